@@ -1,0 +1,101 @@
+/*
+ * config.h - tally.yaml: one table of options gives parsing, bounds, unit,
+ * default, prose, --print-config and the sample file.
+ *
+ *	tally.yaml --config_load--> struct config (values are passed on as arguments, never global)
+ *
+ * A mistake is one line: "tally.yaml:12: kafka.topic: must not be empty; name
+ * the topic that ...".  Unknown keys, duplicate keys, wrong types, wrong units
+ * and values out of bounds are all mistakes.
+ */
+#ifndef TALLY_SHM_CONFIG_H
+#define TALLY_SHM_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "shm/log.h"
+
+#define CONFIG_TEXT_SIZE      256
+#define CONFIG_PROPERTIES_MAX 96
+
+struct config_property {
+	char *name, *value;
+};
+
+struct config {
+	char run_dir[CONFIG_TEXT_SIZE];	 /* run_dir */
+	char instance[64];		 /* instance: name in logs and metrics; "" = host name */
+	char zone[64];			 /* zone */
+	uint32_t log_level;		 /* log_level: enum log_level */
+	int64_t clock_offset_ms;	 /* clock_offset */
+
+	char brokers[1024];		     /* kafka.brokers -> bootstrap.servers */
+	char topic[CONFIG_TEXT_SIZE];	     /* kafka.topic */
+	char group[CONFIG_TEXT_SIZE];	     /* kafka.group */
+	char group_instance_id[CONFIG_TEXT_SIZE]; /* kafka.group_instance_id */
+	char assignor[64];		     /* kafka.assignor */
+	uint32_t partitions;		     /* kafka.partitions: 0 = what the topic has */
+	uint32_t session_timeout_ms;	     /* kafka.session_timeout */
+	uint32_t heartbeat_interval_ms;	     /* kafka.heartbeat_interval */
+	uint32_t max_poll_interval_ms;	     /* kafka.max_poll_interval */
+	bool read_uncommitted;		     /* kafka.isolation: read_committed | read_uncommitted */
+	struct config_property properties[CONFIG_PROPERTIES_MAX]; /* kafka.properties: map */
+	uint32_t n_properties;
+
+	uint32_t active_window_ms; /* window.active: whole minutes */
+	uint32_t rate_window_ms;   /* window.rate: whole minutes, at most 5 */
+
+	uint32_t replay_margin_ms;	/* replay.margin */
+	uint32_t replay_batch;		/* replay.batch */
+	uint32_t replay_concurrency;	/* replay.concurrency */
+	uint32_t replay_queue;		/* replay.queue */
+	uint32_t offsets_timeout_ms;	/* replay.offsets_timeout */
+	bool ready_on_lookup_failure;	/* replay.on_lookup_failure: retry | ready */
+	bool cpu_affinity;		/* replay.cpu_affinity */
+	uint32_t flush_ms;		/* replay.flush */
+	uint32_t stall_timeout_ms;	/* replay.stall_timeout */
+
+	uint64_t store_map_bytes;	/* store.map_size */
+	uint32_t store_readers;		/* store.readers */
+
+	uint32_t revoke_deadline_ms;	/* supervisor.revoke_deadline */
+	uint32_t drain_ms;		/* supervisor.drain */
+	uint32_t lost_grace_ms;		/* supervisor.lost_grace: 0 = one session timeout */
+	uint32_t stop_deadline_ms;	/* supervisor.stop_deadline */
+	uint32_t commit_allowance_ms;	/* supervisor.commit_allowance: longest commit, taken off the lease */
+	uint32_t hang_timeout_ms;	/* supervisor.hang_timeout */
+	uint32_t restart_min_ms;	/* supervisor.restart_min */
+	uint32_t restart_max_ms;	/* supervisor.restart_max */
+	char worker_program[CONFIG_TEXT_SIZE]; /* supervisor.worker_program: "" = beside tallyd */
+	char query_program[CONFIG_TEXT_SIZE];  /* supervisor.query_program: "" = beside tallyd */
+	char reader_group[64];		/* supervisor.reader_group: "" = leave the group as it is */
+
+	bool query_enabled;		/* query.enabled */
+	char http_listen[CONFIG_TEXT_SIZE]; /* query.http_listen: "127.0.0.1:3100"; port 0 = any free one */
+	uint32_t http_threads;		/* query.http_threads */
+	uint32_t metrics_tenants;	/* query.metrics_tenants: so many of the largest tenants in /metrics */
+};
+
+struct config_error {
+	char line[512]; /* one line, no newline: what is wrong, where, and what to do */
+};
+
+/* Defaults alone (kafka.brokers and kafka.topic have none and stay empty). */
+void config_defaults(struct config *config);
+
+/* Reads and checks a file.  ERR_INVALID or an error of opening it, with *error filled. */
+int config_load(const char *path, struct config *config, struct config_error *error);
+
+/* The same from memory; `name` stands for the file in messages.  For tests. */
+int config_parse(const char *name, const char *text, size_t len, struct config *config,
+	struct config_error *error);
+
+void config_free(struct config *config);
+
+/* --print-config: every option with section, default, unit, bounds and prose: a valid tally.yaml. */
+void config_print(FILE *out);
+
+#endif

@@ -1,0 +1,109 @@
+/*
+ * store.h - an LMDB environment, and a transaction that keeps its first error.
+ *
+ *	store_begin(&txn, store);
+ *	store_put(&txn, key, value); ...	(does nothing once txn.err is set)
+ *	err = store_commit(&txn);		(aborts instead when txn.err is set)
+ *
+ * One environment per generation directory: data.mdb, lock.mdb.  All keys are
+ * in LMDB's unnamed database and made in usage.c.  The only file that includes
+ * lmdb.h is store.c.
+ *
+ * Writer: WRITEMAP | NOSYNC | NOMETASYNC | NOTLS, safe against the death of the
+ * process (not of the kernel: identity.boot_id guards that), with the guard
+ * that makes WRITEMAP safe on a full file system: store_reserve before every
+ * transaction.  Exactly one writer process per store.
+ *
+ * A pointer into the store lives until its transaction ends; none leaves shm/.
+ */
+#ifndef TALLY_SHM_STORE_H
+#define TALLY_SHM_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define STORE_BLOCK_SIZE 4080 /* a value that fills exactly one overflow page */
+
+struct store;
+
+struct store_bytes {
+	const void *data;
+	size_t len;
+};
+
+struct store_txn {
+	struct store *store;
+	void *txn;    /* MDB_txn */
+	void *cursor; /* MDB_cursor, made on first use */
+	int err;      /* first error, or 0 */
+	bool write;
+};
+
+struct store_facts {
+	uint64_t map_bytes;
+	uint64_t used_bytes;	/* (last page + 1) x page size */
+	uint64_t free_pages;	/* pages on the free list; writer only, as of the last commit */
+	uint64_t last_txn;	/* id */
+	uint64_t oldest_reader; /* id of the oldest transaction that a reader holds; last_txn when none */
+	uint32_t readers, readers_max;
+	uint32_t page_size;
+};
+
+/*
+ * Opens for writing, creates when empty.  `path` is the generation directory;
+ * it must exist.  Files get mode 0640 (data) and 0660 (lock), whatever the
+ * umask says.  map_bytes: address space, sparse.  The map is MADV_DONTDUMP.
+ * ERR_FULL, ERR_CORRUPT (not an LMDB file, wrong version), ERR_ACCESS, ERR_IO.
+ */
+int store_open_writer(
+	const char *path, uint64_t map_bytes, uint32_t readers_max, struct store **out);
+
+/*
+ * Opens read-only.  Never creates anything.  The caller (client.c) guarantees
+ * that a process opens one store once: POSIX locks (lmdb.h, caveats).
+ */
+int store_open_reader(const char *path, struct store **out);
+
+void store_close(struct store **store);
+
+/*
+ * Makes sure that a transaction that dirties up to `pages` more pages cannot
+ * run out of file system: fallocate(KEEP_SIZE) beyond the last page in use.
+ * ERR_FULL: no room (or beyond the map); nothing has changed.  Cheap when
+ * there is room already.
+ */
+int store_reserve(struct store *store, uint64_t pages);
+
+/* Write transactions: one at a time.  Read transactions: any number, short. */
+void store_begin(struct store_txn *txn, struct store *store);
+void store_begin_read(struct store_txn *txn, struct store *store);
+int store_commit(struct store_txn *txn); /* 0 or the first error; the transaction is over */
+void store_abort(struct store_txn *txn); /* also ends a read transaction; idempotent */
+
+/* false when absent (txn->err stays 0) or on error (txn->err set). */
+bool store_get(struct store_txn *txn, struct store_bytes key, struct store_bytes *value);
+
+/* The first key >= `key`.  Leaves the transaction's cursor there. */
+bool store_seek(struct store_txn *txn, struct store_bytes key, struct store_bytes *found,
+	struct store_bytes *value);
+
+/* The one after the cursor / before it. */
+bool store_next(struct store_txn *txn, struct store_bytes *key, struct store_bytes *value);
+
+void store_put(struct store_txn *txn, struct store_bytes key, struct store_bytes value);
+
+/* Replaces the value at the cursor (as left by store_seek/next on `key`); same length as the old. */
+void store_put_current(struct store_txn *txn, struct store_bytes key, struct store_bytes value);
+
+void store_delete(struct store_txn *txn, struct store_bytes key); /* absent: no error */
+
+/* Frees slots of readers that died.  Once a second. */
+void store_check_readers(struct store *store);
+
+void store_facts(struct store *store, struct store_facts *facts);
+
+/* "LMDB 0.9.24: (July 24, 2019)" */
+const char *store_library(void);
+
+#endif

@@ -1,0 +1,214 @@
+/*
+ * table.h - the partition table: one word and one slot per partition.
+ *
+ *	supervisor --table_publish--> [ word: state + generation ] <--table_read-- readers, workers
+ *	                                     slot | slot | ...
+ *
+ * Written by the supervisor only (libtally, workers and the query process map
+ * it read-only).  The word is published with release and read with acquire:
+ * what was written to the slot before the word is visible after it.
+ *
+ * Ready means: the word says PART_READY *and* CLOCK_BOOTTIME < lease_until
+ * *and* the table is not retired.  A frozen supervisor must not leave its
+ * readers answering.
+ *
+ * The file is replaced, never resized; the old one is marked retired and all
+ * its words PART_FREE before the new one is renamed into place.
+ */
+#ifndef TALLY_SHM_TABLE_H
+#define TALLY_SHM_TABLE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shm/host.h"
+#include "shm/segment.h"
+
+#define TABLE_NAME	 "table"
+#define TABLE_VERSION	 1
+#define TABLE_CAPACITY	 1024 /* most partitions of a topic that one instance can serve */
+#define TABLE_TOPIC_SIZE 256
+#define TABLE_NAME_SIZE	 64
+
+enum part_state {
+	PART_FREE,	/* not ours */
+	PART_PENDING,	/* ours; no worker yet, or it has not found out where to start */
+	PART_REPLAYING, /* its worker is catching up */
+	PART_READY,	/* caught up: readers may answer from it */
+	PART_DRAINING,	/* being revoked: nobody answers from it, its worker is ending */
+	PART_PARKED,	/* lost: store kept, nobody answers from it */
+	PART_FAILED,	/* ours, but cannot be served; see death/reason */
+	PART_STOPPED,	/* the supervisor has stopped in order; store kept */
+	PART_STATES
+};
+
+/* "free", "pending", ...; "unknown" for what is none. */
+const char *part_state_word(enum part_state state);
+
+/* How a worker ended last. */
+enum part_death {
+	DEATH_NONE,
+	DEATH_EXIT,	/* it exited by itself; `death_code` is the exit code */
+	DEATH_SIGNAL,	/* `death_code` is the signal */
+	DEATH_HANG,	/* no heartbeat: we sent SIGABRT, then SIGKILL */
+	DEATH_SPAWN,	/* it could not be started; `death_code` is errno */
+	DEATH_REBUILD,	/* it asked for a new generation; `death_code` is an enum rebuild_reason */
+	DEATH_KINDS
+};
+const char *part_death_word(enum part_death death);
+
+/* What the group membership is doing, for people. */
+enum group_state {
+	GROUP_STARTING,
+	GROUP_NO_BROKER, /* waiting for a broker */
+	GROUP_NO_TOPIC,	 /* waiting for the topic to exist */
+	GROUP_JOINING,
+	GROUP_MEMBER,
+	GROUP_LOST,
+	GROUP_FENCED,
+	GROUP_STOPPED,
+	GROUP_STATES
+};
+const char *group_state_word(enum group_state state);
+
+/* A word: 4 bits of state, 60 bits of generation. */
+#define TABLE_GENERATION_MAX ((UINT64_C(1) << 60) - 1)
+
+static inline uint64_t table_word(enum part_state state, uint64_t generation)
+{
+	return (uint64_t)state << 60 | generation;
+}
+static inline enum part_state table_word_state(uint64_t word)
+{
+	return (enum part_state)(word >> 60);
+}
+static inline uint64_t table_word_generation(uint64_t word)
+{
+	return word & TABLE_GENERATION_MAX;
+}
+
+struct table_slot {
+	_Atomic uint64_t word;
+	_Atomic uint64_t lease_until;	/* CLOCK_BOOTTIME ns; 0 = none */
+	_Atomic uint64_t assigned_at;	/* Unix ns of the assignment */
+	_Atomic uint64_t changed_at;	/* Unix ns of the last change of state */
+	_Atomic uint32_t pid;		/* the worker's, 0 = none; for people, never for kill() */
+	_Atomic uint32_t restarts;	/* of the worker, in this generation */
+	_Atomic uint32_t death;		/* enum part_death */
+	_Atomic int32_t death_code;
+	_Atomic uint64_t death_at;	/* Unix ns */
+	_Atomic uint32_t quarantined;	/* offsets that the worker passes over */
+	_Atomic uint32_t retry_in_ms;	/* back-off before the next start; 0 = none */
+	uint8_t reserved[56];
+};
+_Static_assert(sizeof(struct table_slot) == 128, "file format");
+
+struct table_head {
+	struct segment_head segment;
+	/* Written once, before the table is published. */
+	uint64_t nonce; /* of this run of the supervisor */
+	uint8_t boot_id[HOST_BOOT_ID_SIZE];
+	uint64_t pid_namespace;
+	uint64_t started_at; /* Unix ns */
+	uint32_t supervisor_pid;
+	uint32_t capacity;	  /* slots in this file */
+	uint32_t window_minutes;  /* active window */
+	uint32_t rate_minutes;	  /* rate window, at most 5 */
+	uint32_t lost_timeout_ms; /* a heartbeat older than this: the supervisor is gone */
+	uint32_t reserved0;
+	char topic[TABLE_TOPIC_SIZE];
+	char group[TABLE_TOPIC_SIZE];
+	char zone[TABLE_NAME_SIZE];
+	char instance[TABLE_NAME_SIZE];
+	char lmdb_version[TABLE_NAME_SIZE];
+	/* Written all the time, on a cache line of their own. */
+	_Alignas(64) _Atomic uint64_t heartbeat; /* CLOCK_BOOTTIME ns, once a second */
+	_Atomic int64_t clock_offset_ms;	 /* added to wall time by every process: for tests and drills */
+	_Atomic uint32_t partitions;		 /* of the topic; 0 = not known yet */
+	_Atomic uint32_t retired;		 /* 1: another table has taken this one's place */
+	_Atomic uint32_t group_state;		 /* enum group_state */
+	_Atomic uint32_t stopped;		 /* 1: the supervisor has stopped in order */
+	_Atomic uint32_t query_pid;
+	_Atomic uint32_t query_restarts;
+	_Atomic uint64_t limits_version;
+	_Atomic uint64_t rebalances;
+	_Atomic uint64_t lost_events;
+};
+
+/* Slots start on their own page, after the head. */
+#define TABLE_SLOTS_AT	  4096
+#define TABLE_SIZE(slots) (TABLE_SLOTS_AT + (size_t)(slots) * sizeof(struct table_slot))
+_Static_assert(sizeof(struct table_head) <= TABLE_SLOTS_AT, "file format");
+
+struct table {
+	struct segment segment;
+	const struct table_head *head;
+};
+
+/* What a reader needs of one slot, copied while the word stood still. */
+struct table_entry {
+	enum part_state state;
+	uint64_t generation;
+	uint64_t word;
+	uint64_t lease_until;
+	uint64_t assigned_at, changed_at, death_at;
+	uint32_t pid, restarts, quarantined, retry_in_ms;
+	enum part_death death;
+	int32_t death_code;
+};
+
+/* --- writer: the supervisor ------------------------------------------------------------- */
+
+/*
+ * Builds a table under its temporary name, all slots free.  `facts` gives the
+ * write-once fields of the head (its segment part is ignored).  Mode 0640.
+ */
+int table_create(int dirfd, const struct table_head *facts, struct table *table);
+
+/* Marks whatever table lies in `dirfd` retired, all its words free; then puts ours in place. */
+int table_install(int dirfd, struct table *table);
+
+struct table_head *table_head_mut(struct table *table);
+struct table_slot *table_slot_mut(struct table *table, uint32_t partition);
+
+/* Publishes state and generation, and sets changed_at. */
+void table_publish(
+	struct table *table, uint32_t partition, enum part_state state, uint64_t generation);
+
+/* --- reader: everybody ------------------------------------------------------------------- */
+
+/*
+ * Maps the table read-only.  ERR_NOT_FOUND: no supervisor has run here;
+ * ERR_FORMAT: another version; ERR_NAMESPACE: written in another PID namespace
+ * or another boot (then it is just a leftover: ERR_STALE).
+ */
+int table_attach(int dirfd, struct table *table);
+void table_detach(struct table *table);
+
+/* The path names another file by now, or this one is retired. */
+bool table_replaced(int dirfd, const struct table *table);
+
+/* ERR_INVALID when the partition is out of range. */
+int table_read(const struct table *table, uint32_t partition, struct table_entry *entry);
+
+/* The word alone: one acquire load.  0 (free) when out of range. */
+uint64_t table_word_of(const struct table *table, uint32_t partition);
+
+/* Ready as defined above, for the generation that `word` names. */
+bool table_is_ready(const struct table *table, uint32_t partition, uint64_t word, uint64_t boot_ns);
+
+/* The supervisor's heartbeat is younger than lost_timeout_ms and it has not stopped. */
+bool table_is_alive(const struct table *table, uint64_t boot_ns);
+
+/* --- names in the run directory ---------------------------------------------------------- */
+
+#define TABLE_DIR_NAME_SIZE 48
+
+/* "p<partition>.<generation>", NUL-terminated. */
+void table_dir_name(char name[TABLE_DIR_NAME_SIZE], uint32_t partition, uint64_t generation);
+
+/* The reverse; false when it is not exactly such a name. */
+bool table_dir_parse(const char *name, uint32_t *partition, uint64_t *generation);
+
+#endif

@@ -1,0 +1,242 @@
+/*
+ * tally.h - read a running Tally from its shared memory.  The public API (libtally).
+ *
+ *	struct tally *t;
+ *	struct tally_usage usage;
+ *	if (tally_open("/run/tally", 0, &t) == 0 &&
+ *	    tally_tenant(t, "tenant-a", &usage) == 0)
+ *		printf("%" PRIu64 " active streams\n", usage.streams);
+ *	tally_close(&t);
+ *
+ * No server is asked: every call reads the partitions' stores by memory map,
+ * in one short read transaction per partition, copies out and checks again
+ * that the partition was ready all the time.  What left ready meanwhile is
+ * thrown away and asked again.
+ *
+ * Who may: members of the run directory's group.  They need write access to
+ * the stores' lock files (LMDB readers register there) and are trusted for
+ * availability, not for data, which they cannot write.  A reader must run in
+ * the PID namespace and on the boot of its tallyd: others are refused.
+ *
+ * Threads: a handle belongs to one thread at a time; several handles may be
+ * used by several threads (they share one map per store).  Do not load two
+ * copies of this library into one process.  After fork(), a child must not
+ * use or close handles of its parent.  A handle that is not used keeps maps
+ * of stores that may be gone: call tally_idle now and then, or close it.
+ *
+ * All functions return 0 or a negative TALLY_E*.  Text is NUL-terminated UTF-8.
+ * Times are Unix ms unless said otherwise.
+ */
+#ifndef TALLY_H
+#define TALLY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TALLY_VERSION_MAJOR 0
+#define TALLY_VERSION_MINOR 1
+
+#define TALLY_ENOMEM	 (-1)
+#define TALLY_EIO	 (-2)
+#define TALLY_ECORRUPT	 (-4)
+#define TALLY_EFORMAT	 (-5)  /* written by another version of Tally */
+#define TALLY_EACCESS	 (-6)  /* not in the readers' group, or the directory is not safe */
+#define TALLY_ENOTFOUND	 (-7)  /* no Tally has run here; or no such tenant or stream */
+#define TALLY_EBUSY	 (-8)  /* all reader slots of a store are taken */
+#define TALLY_ESTALE	 (-9)  /* tallyd has stopped or is gone (see TALLY_STALE_OK) */
+#define TALLY_ENOTREADY	 (-10) /* the partition that could answer is not ready */
+#define TALLY_EINVALID	 (-11) /* an argument out of its range */
+#define TALLY_ENAMESPACE (-12) /* tallyd runs in another PID namespace */
+
+/* The sentence for a code.  Never NULL. */
+const char *tally_error(int err);
+
+struct tally;
+
+/*
+ * tally_open flags.  STALE_OK: also answer from stores of partitions that are
+ * stopped, or whose supervisor is gone; answers then say so in `stale`.
+ */
+#define TALLY_STALE_OK 1u
+
+/* Attaches to a run directory.  `*out` is ended by tally_close, which nulls it. */
+int tally_open(const char *run_dir, unsigned flags, struct tally **out);
+void tally_close(struct tally **tally);
+
+/* Lets go of maps that are no longer published.  Call it about once a second from a timer. */
+void tally_idle(struct tally *tally);
+
+/*
+ * True (1) while everything that the last call on this handle answered is
+ * still published and ready: ask right before sending the answer to somebody
+ * else.  0: throw it away and call again.
+ */
+int tally_still_valid(struct tally *tally);
+
+/* "Now" as this instance counts, Unix ms: wall time plus its clock offset. */
+int64_t tally_now_ms(struct tally *tally);
+
+/* --- the instance ---------------------------------------------------------------------------- */
+
+struct tally_instance {
+	char topic[256], group[256], zone[64], instance[64];
+	char group_state[24]; /* "member", "joining", "no_broker", "no_topic", "lost", "stopped", ... */
+	uint32_t partitions;  /* of the topic; 0 = not known yet */
+	uint32_t owned;	      /* slots that are not free */
+	uint32_t ready;	      /* of those, ready right now */
+	uint32_t window_minutes, rate_minutes;
+	uint32_t supervisor_pid, query_pid, query_restarts;
+	uint64_t rebalances, lost_events;
+	int64_t started_at_ms;
+	int64_t heartbeat_age_ms; /* of the supervisor */
+	int64_t clock_offset_ms;
+	int alive;   /* the supervisor is running and its heartbeat is fresh */
+	int stopped; /* it has stopped in order */
+};
+int tally_instance(struct tally *tally, struct tally_instance *out);
+
+/* --- partitions ------------------------------------------------------------------------------ */
+
+#define TALLY_SKIP_REASONS 10
+/* "applied", "undecodable", "no_metadata", "no_tenant", "misrouted", "own", "duplicate",
+ * "too_old", "store_full", "quarantined"; NULL out of range. */
+const char *tally_skip_reason(unsigned reason);
+
+struct tally_partition {
+	uint32_t partition;
+	char state[16]; /* "free", "pending", "replaying", "ready", "draining", "parked", "failed", "stopped" */
+	int ready;	/* state is ready and the lease is running */
+	uint64_t generation;
+	int64_t lease_ms; /* left; <= 0: over */
+	int64_t assigned_at_ns, changed_at_ms;
+	uint32_t pid, restarts, quarantine_listed, retry_in_ms;
+	char death[16]; /* of the last worker: "none", "exit", "signal", "hang", "spawn", "rebuild" */
+	char death_detail[48]; /* "SIGSEGV", "exit code 70", "fingerprint"; "" = none */
+	int64_t death_at_ms;
+	/* From the worker's stats; has_stats 0: all zero. */
+	int has_stats;
+	char phase[16];		/* "starting", "opening", "locating", "replaying", "live", ... */
+	char problems[96];	/* words, blank-separated: "degraded store_full stalled ..."; "" = none */
+	int64_t heartbeat_age_ms;
+	int64_t next_offset, start_offset, target_offset, log_start, log_end; /* -1 = not known */
+	int64_t lag;		/* log_end - next_offset, >= 0; -1 = not known */
+	double progress;	/* of the replay, 0..1; 1 when done */
+	int64_t eta_ms;		/* to the end of the replay at the present rate; -1 = not known */
+	uint64_t records_per_sec;
+	int64_t record_lag_ms;	/* age of the last record applied when it was applied */
+	int64_t replay_started_at_ms, ready_at_ms;
+	uint64_t records, applied, bytes, commits, replayed;
+	uint64_t skipped[TALLY_SKIP_REASONS];
+	uint64_t gaps, gap_offsets, streams_stored, swept, policy_overflow, quarantined, outbox;
+	uint64_t commit_ns_last, commit_ns_max;
+	uint64_t store_bytes, map_bytes, readers, reader_lag, lookup_errors;
+};
+
+/* Partitions that are not free, in order, at most cap; *n = how many there are. */
+int tally_partitions(struct tally *tally, struct tally_partition *out, size_t cap, size_t *n);
+
+/* One partition, free ones too.  TALLY_EINVALID: the topic has no such partition. */
+int tally_partition(struct tally *tally, uint32_t partition, struct tally_partition *out);
+
+/* --- tenants --------------------------------------------------------------------------------- */
+
+/* Which partitions an answer stands on. */
+struct tally_basis {
+	uint32_t partitions; /* of the topic */
+	uint32_t owned;
+	uint32_t answered; /* partitions that were ready (or, with STALE_OK, readable) */
+	int complete;	   /* answered == owned, and owned > 0 */
+	int stale;	   /* some of it comes from a store that is not published as ready */
+};
+
+struct tally_usage {
+	char tenant[257];
+	uint64_t streams; /* active now */
+	uint64_t bytes;	  /* over the window */
+	uint32_t policies; /* with at least one active stream or byte */
+	struct tally_basis basis;
+};
+
+/* TALLY_ENOTFOUND: no partition has heard of it; *out is zeros then, with its basis. */
+int tally_tenant(struct tally *tally, const char *tenant, struct tally_usage *out);
+
+struct tally_policy {
+	char policy[257]; /* "" = default */
+	uint64_t streams, bytes;
+};
+/* By name; at most cap, *n = how many there are. */
+int tally_policies(struct tally *tally, const char *tenant, struct tally_policy *out, size_t cap,
+	size_t *n, struct tally_basis *basis);
+
+/*
+ * The minute histogram over the window, oldest first: streams by last-seen
+ * minute and bytes by minute.  out has window_minutes + 1 elements.
+ */
+struct tally_minute {
+	int64_t minute; /* Unix minute */
+	uint64_t streams, bytes;
+};
+int tally_histogram(struct tally *tally, const char *tenant, struct tally_minute *out, size_t cap,
+	size_t *n, struct tally_basis *basis);
+
+/*
+ * Tenants with an active stream or bytes in the window, by name, those after
+ * `after` (NULL = from the first); at most cap, *n = how many were written.
+ * Each call is one pass over all partitions.
+ */
+int tally_tenants(struct tally *tally, const char *after, struct tally_usage *out, size_t cap,
+	size_t *n, struct tally_basis *basis);
+
+/* The k tenants with most active streams, largest first (ties by name). */
+int tally_top(struct tally *tally, struct tally_usage *out, size_t cap, size_t *n,
+	struct tally_basis *basis);
+
+/* --- streams --------------------------------------------------------------------------------- */
+
+struct tally_stream {
+	uint64_t hash;
+	uint32_t partition;
+	int active;
+	int64_t last_seen_ms;	  /* to the second */
+	int64_t last_produced_ms; /* 0 = never */
+	uint64_t unsent_bytes;
+	double bytes_per_sec; /* over the rate window */
+	char policy[257];
+};
+
+/* TALLY_ENOTFOUND: not in the store; TALLY_ENOTREADY: its partition cannot answer. */
+int tally_stream(
+	struct tally *tally, const char *tenant, uint64_t hash, struct tally_stream *out);
+
+/*
+ * Active streams of a tenant in the order (partition, hash), those after the
+ * cursor; at most cap, *n = how many were written.  Start with a zeroed
+ * cursor; at the end cursor.done is 1.
+ */
+struct tally_cursor {
+	uint32_t partition;
+	uint64_t from;
+	int done;
+};
+int tally_streams(struct tally *tally, const char *tenant, struct tally_cursor *cursor,
+	struct tally_stream *out, size_t cap, size_t *n, struct tally_basis *basis);
+
+/* One (partition, tenant, policy) usage, for tests and tools that compare partition by partition. */
+struct tally_part_usage {
+	uint64_t generation;
+	int64_t next_offset;
+	int64_t as_of_ms; /* "now" of the answer */
+	uint64_t streams, bytes;
+};
+int tally_partition_usage(struct tally *tally, uint32_t partition, const char *tenant,
+	struct tally_part_usage *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,222 @@
+/*
+ * usage.h - what is counted, on top of store.  All keys are made here.
+ *
+ *	record_decode -> usage_add (interns names, appends to the batch)
+ *	                     |
+ *	usage_commit:  sort by (tenant, hash) -> merge neighbours -> apply block by block
+ *	               -> rows -> sources -> meta with the next offset -> one commit
+ *
+ *	key                                   value (integers in keys are big-endian)
+ *	'b' tenant:4 upper_hash:8             block: 84 streams sorted by hash (struct usage_block)
+ *	'h' tenant:4 policy:2                 row: window_row, per minute count[] and bytes[]
+ *	't' name                              tenant id:4 (native)
+ *	'T' tenant:4                          name
+ *	'p' tenant:4 policy:2                 policy name (policy 0 = "", never stored)
+ *	'f' incarnation:16                    foreign source: highest sequence:8, last seen s:4
+ *	'o' sequence:8                        outbox row
+ *	'q' offset:8                          quarantined record, raw
+ *	'm'                                   struct usage_meta
+ *
+ * The block of (tenant, hash) is the first key >= it: the key holds the
+ * block's upper bound, and a tenant's last block has ~0.
+ *
+ * Sole writer: the partition's worker.  The result of a batch does not depend
+ * on where batches are cut: within a stream, records count in offset order.
+ */
+#ifndef TALLY_SHM_USAGE_H
+#define TALLY_SHM_USAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shm/host.h"
+#include "shm/record.h"
+#include "shm/store.h"
+#include "shm/window.h"
+
+#define USAGE_FORMAT	   1
+#define USAGE_BLOCK_SLOTS  84
+#define USAGE_POLICIES_MAX 1024 /* per tenant, the default one included; more fall into it */
+#define USAGE_NAME_SIZE	   256
+#define USAGE_QUARANTINE_BYTES_MAX 65536 /* of a quarantined record's raw bytes that are kept */
+
+struct usage_entry {
+	uint32_t last_seen_s;	  /* Unix seconds */
+	uint32_t last_produced_s; /* 0 = never by this store */
+	uint64_t unsent_bytes;	  /* admitted here, not yet produced */
+	uint16_t policy;	  /* of the latest record */
+	uint16_t flags;
+	uint32_t bucket[RATE_MINUTES]; /* window_rate_add */
+};
+_Static_assert(sizeof(struct usage_entry) == 40, "file format");
+
+struct usage_block {
+	uint64_t lowest; /* hash[0] */
+	uint16_t n;
+	uint8_t version;
+	uint8_t reserved[5];
+	uint64_t hash[USAGE_BLOCK_SLOTS];
+	struct usage_entry entry[USAGE_BLOCK_SLOTS];
+	uint8_t tail[STORE_BLOCK_SIZE - 16 - USAGE_BLOCK_SLOTS * 48];
+};
+_Static_assert(sizeof(struct usage_block) == STORE_BLOCK_SIZE, "file format");
+
+/* Which log this store was made from.  All of it must match to resume. */
+struct usage_identity {
+	uint32_t format;	/* USAGE_FORMAT */
+	uint32_t partition, partitions;
+	uint32_t window_minutes;
+	uint64_t generation;
+	uint8_t boot_id[HOST_BOOT_ID_SIZE];
+	char cluster[64]; /* Kafka cluster id; "" = not known when it was made: matches any */
+	char topic[256];
+};
+
+/* The last record delivered: compared with the log when reading is resumed. */
+struct usage_fingerprint {
+	int64_t offset; /* -1 = none yet */
+	int64_t timestamp_ms;
+	uint64_t hash; /* XXH3 of key and value, see usage_hash_record */
+};
+
+struct usage_meta {
+	struct usage_identity identity;
+	uint8_t incarnation[INCARNATION_SIZE]; /* random, made with the store */
+	uint64_t sequence;		       /* last one used for the outbox */
+	int64_t next_offset;		       /* -1 = nothing read yet */
+	struct usage_fingerprint fingerprint;
+	int64_t clock_ms; /* "now" of the last commit */
+	uint64_t records; /* delivered, whatever became of them */
+	uint64_t applied;
+	uint64_t bytes; /* of applied records and touches, cumulative */
+	uint64_t skipped[SKIP_REASONS];
+	uint64_t gaps, gap_offsets;
+	uint64_t streams; /* entries, expired ones included */
+	uint64_t blocks;
+	uint64_t swept;
+	uint64_t policy_overflow;
+	uint64_t outbox; /* rows */
+	uint32_t tenants;
+	uint32_t sources;
+};
+
+/* --- writer: the worker ------------------------------------------------------------------- */
+
+struct usage;
+
+struct usage_options {
+	const char *path; /* generation directory */
+	struct usage_identity identity;
+	uint64_t map_bytes;
+	uint32_t readers_max;
+};
+
+/*
+ * Opens or creates.  A new store is initialised (identity, incarnation) in its
+ * first commit, inside this call.  ERR_IDENTITY when it belongs to another log
+ * (format, partition(s), window, generation, topic, cluster), with *boot_differs
+ * set when the boot id is what differs; ERR_CORRUPT; errors of store_open_writer.
+ */
+int usage_open(const struct usage_options *options, struct usage **out, bool *boot_differs);
+void usage_close(struct usage **usage);
+
+/* As of the last commit.  Borrowed; valid until usage_close. */
+const struct usage_meta *usage_meta(const struct usage *usage);
+
+/*
+ * Adds one decoded record to the batch, in memory only.  Checks misrouted, own,
+ * duplicate, too old (in this order) and counts the reason; returns it.
+ * `record` is borrowed.  A record that cannot be added for lack of memory stops
+ * the process (must).
+ */
+enum skip_reason usage_add(struct usage *usage, const struct record *record, int64_t now_ms);
+
+/* Counts a record that never got that far (undecodable, no metadata, no tenant). */
+void usage_skip(struct usage *usage, enum skip_reason reason);
+
+/* Keeps a poison record's raw bytes (cut at USAGE_QUARANTINE_BYTES_MAX) and counts it. */
+void usage_quarantine(struct usage *usage, int64_t offset, struct store_bytes raw);
+
+/*
+ * The batch now accounts for everything below `next_offset`.  fingerprint may
+ * be NULL (a gap at the end of the log: nothing was delivered).  A next_offset
+ * that does not rise is a bug.
+ */
+void usage_advance(
+	struct usage *usage, int64_t next_offset, const struct usage_fingerprint *fingerprint);
+
+/* Counts a jump in offsets. */
+void usage_gap(struct usage *usage, uint64_t offsets);
+
+/* Appended records waiting for a commit; and whether a commit would change anything. */
+size_t usage_pending(const struct usage *usage);
+bool usage_dirty(const struct usage *usage);
+
+struct usage_commit {
+	int64_t now_ms;
+	unsigned sweep_blocks; /* look at up to so many blocks for expired streams */
+	/* Asked immediately before the commit; false: the transaction is aborted, ERR_LEASE. */
+	bool (*may_commit)(void *arg);
+	void *arg;
+};
+
+/*
+ * Applies the batch in one transaction.  0: the batch is empty again, meta is
+ * new.  ERR_FULL, ERR_LEASE, any error: nothing has changed in the store, the
+ * batch is kept whole and the call can be made again.
+ */
+int usage_commit(struct usage *usage, const struct usage_commit *how);
+
+/* Drops the batch and goes back to the committed state. */
+void usage_reset(struct usage *usage);
+
+void usage_check_readers(struct usage *usage);
+void usage_store_facts(struct usage *usage, struct store_facts *facts);
+
+/* XXH3-64 over key length, key, value. */
+uint64_t usage_hash_record(const void *key, size_t key_len, const void *value, size_t value_len);
+
+/* --- reader: client.c, inside one store_begin_read ... store_abort ------------------------- */
+
+int usage_read_meta(struct store_txn *txn, struct usage_meta *meta); /* ERR_CORRUPT, ERR_NOT_FOUND */
+
+bool usage_find_tenant(struct store_txn *txn, const char *name, size_t len, uint32_t *tenant);
+
+/* Tenants in id order: *tenant is the last one seen (start with UINT32_MAX); false at the end. */
+bool usage_next_tenant(struct store_txn *txn, uint32_t *tenant, char name[USAGE_NAME_SIZE + 1]);
+
+/*
+ * Rows of a tenant, in policy order: *policy is the last one seen, start with
+ * -1.  `buf` has window_row_size(window) bytes; `row` is laid over it.
+ */
+bool usage_next_row(struct store_txn *txn, uint32_t tenant, int *policy, uint32_t window,
+	void *buf, struct window_row *row);
+
+/* Name of a policy; "" for policy 0. */
+bool usage_policy_name(
+	struct store_txn *txn, uint32_t tenant, uint32_t policy, char name[USAGE_NAME_SIZE + 1]);
+
+struct usage_stream {
+	uint64_t hash;
+	struct usage_entry entry;
+};
+
+bool usage_find_stream(
+	struct store_txn *txn, uint32_t tenant, uint64_t hash, struct usage_stream *stream);
+
+/*
+ * Streams of a tenant in hash order, expired ones included: those with
+ * hash >= from, at most cap.  Returns how many.  To go on: last hash + 1.
+ */
+size_t usage_list_streams(struct store_txn *txn, uint32_t tenant, uint64_t from,
+	struct usage_stream *streams, size_t cap);
+
+/*
+ * Checks a whole store against itself: blocks sorted and contiguous, meta's
+ * numbers, rows against entries.  For tests and `tallyctl verify`.
+ * 0, or ERR_CORRUPT with one line in `why`.
+ */
+int usage_verify(struct store_txn *txn, char why[256]);
+
+#endif
