@@ -56,4 +56,7 @@ int segment_attach(
 
 void segment_detach(struct segment *seg);
 
+/* The checks of segment_attach on bytes already at hand. */
+int segment_check(const void *map, size_t size, const struct segment_spec *spec);
+
 #endif

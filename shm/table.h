@@ -100,7 +100,7 @@ struct table_slot {
 	_Atomic uint64_t death_at;	/* Unix ns */
 	_Atomic uint32_t quarantined;	/* offsets that the worker passes over */
 	_Atomic uint32_t retry_in_ms;	/* back-off before the next start; 0 = none */
-	uint8_t reserved[56];
+	uint8_t reserved[64];
 };
 _Static_assert(sizeof(struct table_slot) == 128, "file format");
 

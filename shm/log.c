@@ -1,0 +1,227 @@
+/*
+ * log.c - one logfmt line on stderr per event.
+ *
+ *	event, fmt --> raw text --escape--> at most 1024 bytes --> one write(2)
+ *
+ * What a tenant, a broker or a file name contains cannot end a line, start
+ * another or move a terminal's cursor.  errno is the same after a call.
+ *
+ * Runs in: every process, every thread.
+ */
+#include "shm/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shm/host.h"
+
+#define LINE_SIZE 1024
+#define RAW_SIZE  (LINE_SIZE + 256) /* more than fits, so that a cut shows */
+
+static const char cut_mark[] = "...";
+
+static struct {
+	const char *program;
+	int instance;
+	_Atomic int level;
+	bool journal; /* stderr is the journal's stream: it has the time already */
+} self = {.program = "tally", .instance = -1, .level = LOG_LEVEL_INFO};
+
+static const char *const level_words[] = {
+	[LOG_LEVEL_ERROR] = "error",
+	[LOG_LEVEL_WARN] = "warn",
+	[LOG_LEVEL_INFO] = "info",
+	[LOG_LEVEL_DEBUG] = "debug",
+};
+
+/* JOURNAL_STREAM is inherited, stderr may have been redirected since: compare. */
+static bool stderr_is_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	unsigned long long device, inode;
+	struct stat st;
+
+	return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
+	       fstat(STDERR_FILENO, &st) == 0 && st.st_dev == device && st.st_ino == inode;
+}
+
+void log_init(const char *program, int instance, enum log_level level)
+{
+	self.program = program;
+	self.instance = instance;
+	self.journal = stderr_is_journal();
+	log_set_level(level);
+}
+
+void log_set_level(enum log_level level)
+{
+	atomic_store_explicit(&self.level, (int)level, memory_order_relaxed);
+}
+
+bool log_level_parse(const char *word, enum log_level *level)
+{
+	for (int i = LOG_LEVEL_ERROR; i <= LOG_LEVEL_DEBUG; i++) {
+		if (strcmp(word, level_words[i]) == 0) {
+			*level = (enum log_level)i;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Length of the printable UTF-8 character at `s`; 0: escape this byte. */
+static size_t printable(const unsigned char *s)
+{
+	unsigned long code;
+	size_t n;
+
+	if (s[0] < 0x80)
+		return s[0] >= 0x20 && s[0] != 0x7f;
+	if (s[0] < 0xc2 || s[0] > 0xf4)
+		return 0;
+	n = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+	code = s[0] & (0xff >> (n + 1));
+	for (size_t i = 1; i < n; i++) {
+		if ((s[i] & 0xc0) != 0x80)
+			return 0; /* a NUL stops it as well */
+		code = code << 6 | (s[i] & 0x3f);
+	}
+	if (code < 0xa0 || (code >= 0xd800 && code < 0xe000) || code > 0x10ffff)
+		return 0; /* C1 controls, surrogates, beyond Unicode */
+	return (n == 3 && code < 0x800) || (n == 4 && code < 0x10000) ? 0 : n;
+}
+
+/*
+ * Copies `from` escaped into out[0..size), NUL-terminated; with `quoted` also
+ * escapes '"' and '\'.  What does not fit is cut between characters and marked.
+ */
+static size_t escape(char *out, size_t size, const char *from, bool quoted)
+{
+	const unsigned char *s = (const unsigned char *)from;
+	size_t len = 0, last_fit = 0; /* last_fit: where the mark still has room */
+	size_t mark = size > sizeof(cut_mark) ? sizeof(cut_mark) - 1 : 0;
+
+	while (*s) {
+		char piece[5] = "";
+		size_t n = printable(s), width = n;
+
+		if (n == 0)
+			width = (size_t)snprintf(piece, sizeof(piece), "\\x%02x", *s);
+		else if (quoted && (*s == '"' || *s == '\\'))
+			width = (size_t)snprintf(piece, sizeof(piece), "\\%c", *s);
+		else
+			memcpy(piece, s, n);
+		if (len + width >= size) {
+			memcpy(out + last_fit, cut_mark, mark);
+			len = last_fit + mark;
+			break;
+		}
+		memcpy(out + len, piece, width);
+		len += width;
+		s += n ? n : 1;
+		if (len + mark < size)
+			last_fit = len;
+	}
+	out[len] = '\0';
+	return len;
+}
+
+static size_t put_prefix(char *raw, size_t size, enum log_level level, const char *event)
+{
+	char when[32] = "", instance[16] = "";
+	int n;
+
+	if (!self.journal) {
+		int64_t ms = host_wall_ms();
+		time_t seconds = (time_t)(ms / 1000);
+		char date[24];
+		struct tm tm;
+
+		strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", gmtime_r(&seconds, &tm));
+		snprintf(when, sizeof(when), "%s.%03dZ ", date, (int)(ms % 1000));
+	}
+	if (self.instance >= 0)
+		snprintf(instance, sizeof(instance), "[%d]", self.instance);
+	n = snprintf(
+		raw, size, "%s%s%s %s %s", when, self.program, instance, level_words[level], event);
+	return n < 0 ? 0 : (size_t)n < size ? (size_t)n : size - 1;
+}
+
+void log_line(enum log_level level, const char *event, const char *fmt, ...)
+{
+	char raw[RAW_SIZE], line[LINE_SIZE];
+	int saved_errno = errno;
+	size_t len;
+	ssize_t n;
+	va_list args;
+
+	if ((int)level > atomic_load_explicit(&self.level, memory_order_relaxed))
+		return;
+	len = put_prefix(raw, sizeof(raw), level, event);
+	if (fmt && *fmt && len + 1 < sizeof(raw)) {
+		raw[len++] = ' ';
+		va_start(args, fmt);
+		errno = saved_errno; /* for %m */
+		vsnprintf(raw + len, sizeof(raw) - len, fmt, args);
+		va_end(args);
+	}
+	len = escape(line, sizeof(line) - 1, raw, false);
+	while (len > 0 && line[len - 1] == ' ')
+		len--;
+	line[len++] = '\n';
+	do
+		n = write(STDERR_FILENO, line, len);
+	while (n < 0 && errno == EINTR);
+	errno = saved_errno;
+}
+
+bool log_limit_pass(struct log_limit *limit, unsigned every_ms, unsigned *suppressed)
+{
+	uint64_t now = host_boot_ns();
+
+	if (now < limit->next_ns) {
+		limit->swallowed++;
+		return false;
+	}
+	*suppressed = limit->swallowed;
+	limit->swallowed = 0;
+	limit->next_ns = now + (uint64_t)every_ms * 1000000;
+	return true;
+}
+
+static bool needs_quotes(const char *value)
+{
+	if (*value == '\0')
+		return true;
+	for (const char *s = value; *s; s++) {
+		if (strchr(" =\"\\", *s) || (unsigned char)*s < 0x20 || *s == 0x7f)
+			return true;
+	}
+	return false;
+}
+
+const char *log_quote(char *buf, unsigned size, const char *value)
+{
+	size_t len;
+
+	if (size == 0)
+		return "";
+	if (!value)
+		value = "";
+	if (!needs_quotes(value) || size < 3) {
+		escape(buf, size, value, false);
+		return buf;
+	}
+	buf[0] = '"';
+	len = escape(buf + 1, size - 2, value, true);
+	buf[1 + len] = '"';
+	buf[2 + len] = '\0';
+	return buf;
+}
