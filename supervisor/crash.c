@@ -1,0 +1,69 @@
+/*
+ * crash.c - what to do about a worker that died.  Pure.
+ *
+ *	death -> crash_judge -> retry | rebuild | quarantine, and how long to wait
+ *
+ * Runs in: supervisor.
+ */
+#include <signal.h>
+
+#include "supervisor/crash.h"
+
+#define CRASHES_BEFORE_ONE_BY_ONE 2
+#define CRASHES_BEFORE_QUARANTINE 3
+
+static bool counts(int signal)
+{
+	return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE ||
+	       signal == SIGABRT;
+}
+
+static uint32_t back_off(unsigned deaths, const struct crash_limits *limits)
+{
+	uint64_t wait = limits->min_ms;
+	for (unsigned i = 1; i < deaths && wait < limits->max_ms; i++)
+		wait *= 2;
+	return wait > limits->max_ms ? limits->max_ms : (uint32_t)wait;
+}
+
+/*
+ * Being past everything that was in hand when it died clears the records.
+ * Merely advancing does not: with batches of one the worker advances right up
+ * to the record that kills it.
+ */
+void crash_progress(struct crash *crash, uint64_t stored)
+{
+	if (crash->suspect && stored > crash->suspect) {
+		crash->crashes = 0;
+		crash->in_hand = crash->suspect = 0;
+		crash->one_by_one = false;
+	}
+}
+
+enum crash_verdict crash_judge(struct crash *crash, const struct crash_death *death,
+	const struct crash_limits *limits, uint32_t *wait_ms, int64_t *offset)
+{
+	crash_progress(crash, death->stored);
+	if (death->stored > crash->stored)
+		crash->deaths = 0;
+	crash->stored = death->stored;
+	crash->deaths++;
+	*wait_ms = back_off(crash->deaths, limits);
+	if (!counts(death->signal))
+		return CRASH_RETRY;
+	if (death->opening)
+		return CRASH_REBUILD;
+	crash->crashes++;
+	bool same = death->in_hand && death->in_hand == crash->in_hand;
+	crash->in_hand = death->in_hand;
+	if (death->in_hand > crash->suspect)
+		crash->suspect = death->in_hand;
+	if (crash->crashes >= CRASHES_BEFORE_ONE_BY_ONE)
+		crash->one_by_one = true;
+	if (crash->crashes < CRASHES_BEFORE_QUARANTINE || !same)
+		return CRASH_RETRY;
+	*offset = (int64_t)death->in_hand - 1;
+	crash->crashes = 0;
+	crash->in_hand = 0; /* suspect stays: batches of one until it is past it */
+	return CRASH_QUARANTINE;
+}

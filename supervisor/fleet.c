@@ -1,0 +1,377 @@
+/*
+ * fleet.c - the partitions that are ours, and their workers.
+ *
+ *	assigned --> part_event(ON_ASSIGNED) --> pump: 8 starts a turn, as tokens allow
+ *	revoked  --> part_event(ON_REVOKED)  --> all gone, or the deadline --> released
+ *	contact  --> lease --> every slot that is ours
+ *
+ * A token is held by every worker that is not ready yet: replaying is what
+ * costs memory and processor, so that is what is bounded.
+ *
+ * Runs in: supervisor.  Blocks in: nowhere but part.c's spawn.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shm/check.h"
+#include "shm/host.h"
+#include "shm/log.h"
+#include "supervisor/lease.h"
+#include "supervisor/part.h"
+
+#define STARTS_PER_TURN 8
+#define PUMP_S		0.05
+
+/* ------------------------------------------------------------------------- events */
+
+void part_event(struct part *part, enum life_event event)
+{
+	struct life_step step = lifecycle_step(part->life, event);
+	if (step.surprise)
+		log_warn("partition.surprise", "partition=%u life=%s event=%s", part->number,
+			life_word(part->life), life_event_word(event));
+	if (step.next != part->life)
+		log_debug("partition.life", "partition=%u from=%s event=%s to=%s", part->number,
+			life_word(part->life), life_event_word(event), life_word(step.next));
+	if (step.next != part->life) /* its time belonged to the state that it leaves */
+		ev_timer_stop(part->fleet->opt.loop, &part->timer);
+	part->life = step.next;
+	part_apply(part, step.action);
+	fleet_changed(part->fleet);
+}
+
+static bool is_leaving(const struct part *part)
+{
+	return part->life == LIFE_DRAINING || part->life == LIFE_RENEWING ||
+	       part->life == LIFE_PARKING || part->life == LIFE_RETURNING;
+}
+
+static unsigned count_leaving(const struct fleet *fleet)
+{
+	unsigned n = 0;
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
+		n += is_leaving(&fleet->parts[p]);
+	return n;
+}
+
+static void check_released(struct fleet *fleet)
+{
+	if (fleet->busy || !fleet->unacknowledged || count_leaving(fleet))
+		return;
+	ev_timer_stop(fleet->opt.loop, &fleet->deadline);
+	while (fleet->unacknowledged) {
+		fleet->unacknowledged--;
+		fleet->opt.released(fleet->opt.arg);
+	}
+}
+
+static void check_stopped(struct fleet *fleet)
+{
+	if (fleet->busy || !fleet->stopping || fleet->stopped_told)
+		return;
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
+		if (fleet->parts[p].child.pid)
+			return;
+	fleet->stopped_told = true;
+	fleet->opt.stopped(fleet->opt.arg);
+}
+
+/* --------------------------------------------------------------------------- starts */
+
+static unsigned count_tokens(const struct fleet *fleet)
+{
+	unsigned n = 0;
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
+		n += fleet->parts[p].child.pid && !fleet->parts[p].ready;
+	return n;
+}
+
+/* Returns whether anything is left waiting. */
+static bool start_some(struct fleet *fleet)
+{
+	unsigned tokens = count_tokens(fleet), started = 0;
+	uint64_t now = host_boot_ns();
+	bool waiting = false;
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++) {
+		struct part *part = &fleet->parts[p];
+		if (part->life != LIFE_QUEUED)
+			continue;
+		if (started < STARTS_PER_TURN && tokens < fleet->opt.config->replay_concurrency &&
+			now >= part->not_before) {
+			part_event(part, ON_START);
+			started++;
+			tokens++;
+		}
+		waiting |= part->life == LIFE_QUEUED;
+	}
+	return waiting;
+}
+
+static void on_pump(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct fleet *fleet = w->data;
+	(void)revents;
+	if (fleet->stopping || !start_some(fleet))
+		ev_timer_stop(loop, w);
+}
+
+void fleet_changed(struct fleet *fleet)
+{
+	check_released(fleet);
+	check_stopped(fleet);
+	if (fleet->stopping || ev_is_active(&fleet->pump))
+		return;
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
+		if (fleet->parts[p].life == LIFE_QUEUED) {
+			ev_timer_set(&fleet->pump, 0., PUMP_S);
+			ev_timer_start(fleet->opt.loop, &fleet->pump);
+			return;
+		}
+}
+
+/* ------------------------------------------------------------------- from the group */
+
+void fleet_partitions(struct fleet *fleet, uint32_t partitions)
+{
+	if (fleet->partitions && fleet->partitions != partitions) {
+		log_error("topic.partitions_changed",
+			"from=%u to=%u action=\"new ones are not served; restart tallyd when all "
+			"producers use the new count\"",
+			fleet->partitions, partitions);
+		return;
+	}
+	if (partitions > TABLE_CAPACITY)
+		log_error("topic.too_many_partitions", "partitions=%u served=%u", partitions,
+			TABLE_CAPACITY);
+	fleet->partitions = partitions;
+	atomic_store(&table_head_mut(fleet->opt.table)->partitions, partitions);
+	log_info("topic.found", "topic=%s partitions=%u", fleet->opt.config->topic, partitions);
+}
+
+static void refuse(struct part *part)
+{
+	log_error("partition.unserved", "partition=%u partitions=%u", part->number,
+		part->fleet->partitions);
+	part->unserved = true;
+	table_publish(part->fleet->opt.table, part->number, PART_FAILED, 0);
+}
+
+static bool lists(const uint32_t *list, size_t n, uint32_t number)
+{
+	for (size_t i = 0; i < n; i++)
+		if (list[i] == number)
+			return true;
+	return false;
+}
+
+/* An eager assignment is everything: what was parked for it and is not in it has gone. */
+static void drop_absent(struct fleet *fleet, const uint32_t *list, size_t n)
+{
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++) {
+		enum life life = fleet->parts[p].life;
+		if ((life == LIFE_PARKED || life == LIFE_PARKING) && !lists(list, n, p))
+			part_event(&fleet->parts[p], ON_GRACE);
+	}
+}
+
+static void start_grace(struct fleet *fleet)
+{
+	const struct config *c = fleet->opt.config;
+	uint32_t ms = c->lost_grace_ms ? c->lost_grace_ms : c->session_timeout_ms;
+	if (!fleet->grace_wanted)
+		return;
+	fleet->grace_wanted = false;
+	ev_timer_stop(fleet->opt.loop, &fleet->grace);
+	ev_timer_set(&fleet->grace, ms / 1000., 0.);
+	ev_timer_start(fleet->opt.loop, &fleet->grace);
+}
+
+void fleet_assigned(struct fleet *fleet, const uint32_t *list, size_t n, bool full)
+{
+	must(fleet->partitions);
+	for (size_t i = 0; i < n; i++) {
+		struct part *part = &fleet->parts[list[i]];
+		if (part->number >= fleet->partitions)
+			refuse(part);
+		else
+			part_event(part, ON_ASSIGNED);
+	}
+	if (full)
+		drop_absent(fleet, list, n);
+	start_grace(fleet);
+}
+
+static void on_grace(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct fleet *fleet = w->data;
+	(void)loop;
+	(void)revents;
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
+		if (fleet->parts[p].life == LIFE_PARKED || fleet->parts[p].life == LIFE_PARKING)
+			part_event(&fleet->parts[p], ON_GRACE);
+	unsigned n = rundir_evict_leftovers(fleet->opt.rundir);
+	if (n)
+		log_info("leftover.evicted", "generations=%u", n);
+}
+
+static void on_deadline(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct fleet *fleet = w->data;
+	(void)loop;
+	(void)revents;
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
+		if (is_leaving(&fleet->parts[p]))
+			part_event(&fleet->parts[p], ON_DEADLINE);
+}
+
+void fleet_revoked(struct fleet *fleet, const uint32_t *list, size_t n, enum group_loss loss)
+{
+	enum life_event event = loss == GROUP_REVOKED ? ON_REVOKED : ON_LOST;
+	struct table_head *head = table_head_mut(fleet->opt.table);
+	atomic_fetch_add(loss == GROUP_LOSS ? &head->lost_events : &head->rebalances, 1);
+	fleet->unacknowledged++;
+	if (loss == GROUP_LOSS) {
+		fleet->grace_wanted = true;
+		fleet->lease = 0;
+		fleet->ignore_contacts_before = host_boot_ns();
+	}
+	if (!ev_is_active(&fleet->deadline)) {
+		ev_timer_set(&fleet->deadline, fleet->opt.config->revoke_deadline_ms / 1000., 0.);
+		ev_timer_start(fleet->opt.loop, &fleet->deadline);
+	}
+	fleet->busy++;
+	for (size_t i = 0; i < n; i++) {
+		struct part *part = &fleet->parts[list[i]];
+		if (part->unserved) {
+			part->unserved = false;
+			table_publish(fleet->opt.table, part->number, PART_FREE, 0);
+		} else {
+			part_event(part, event);
+		}
+	}
+	fleet->busy--;
+	fleet_changed(fleet);
+}
+
+void fleet_contact(struct fleet *fleet, uint64_t boot_ns)
+{
+	const struct config *c = fleet->opt.config;
+	struct lease_terms terms = {
+		c->session_timeout_ms, c->heartbeat_interval_ms, c->commit_allowance_ms};
+	if (boot_ns <= fleet->contact || boot_ns < fleet->ignore_contacts_before)
+		return;
+	fleet->contact = boot_ns;
+	fleet->lease = lease_until(boot_ns, &terms);
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
+		part_renew(&fleet->parts[p]);
+}
+
+/* ------------------------------------------------------------------------ once a second */
+
+static void look_at(struct part *part, uint64_t now)
+{
+	char name[TABLE_DIR_NAME_SIZE];
+	struct stats_copy stats;
+	uint64_t beat = part->spawned_at;
+	table_dir_name(name, part->number, part->generation);
+	if (!stats_pread(rundir_fd(part->fleet->opt.rundir), name, &stats) &&
+		stats.generation == part->generation && stats.pid == (uint64_t)part->child.pid) {
+		crash_progress(&part->crash, stats.next_offset);
+		if (stats.heartbeat > beat)
+			beat = stats.heartbeat;
+	}
+	uint64_t limit = (uint64_t)part->fleet->opt.config->hang_timeout_ms * 1000000;
+	if (!part->hung && now > beat && now - beat > limit)
+		part_event(part, ON_HUNG);
+}
+
+void fleet_tick(struct fleet *fleet)
+{
+	uint64_t now = host_boot_ns();
+	uint64_t limit = (uint64_t)fleet->opt.config->hang_timeout_ms * 1000000;
+	/* After we were frozen, or the machine asleep, everybody gets time to beat again. */
+	if (fleet->last_tick && now - fleet->last_tick > limit / 2)
+		fleet->judge_from = now + limit;
+	fleet->last_tick = now;
+	for (uint32_t p = 0; now >= fleet->judge_from && p < TABLE_CAPACITY; p++)
+		if (fleet->parts[p].life == LIFE_RUNNING)
+			look_at(&fleet->parts[p], now);
+	atomic_store(&table_head_mut(fleet->opt.table)->heartbeat, now);
+}
+
+void fleet_status(const struct fleet *fleet, struct fleet_status *status)
+{
+	memset(status, 0, sizeof *status);
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++) {
+		enum part_state state = table_word_state(table_word_of(fleet->opt.table, p));
+		status->owned += state != PART_FREE;
+		status->ready += state == PART_READY;
+		status->replaying += state == PART_REPLAYING;
+		status->pending += state == PART_PENDING;
+		status->failed += state == PART_FAILED;
+		status->parked += state == PART_PARKED;
+	}
+}
+
+/* ------------------------------------------------------------------------- start and end */
+
+void fleet_stop(struct fleet *fleet)
+{
+	fleet->stopping = true;
+	fleet->busy++;
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
+		part_event(&fleet->parts[p], ON_STOP);
+	fleet->busy--;
+	fleet_changed(fleet);
+}
+
+void fleet_kill(struct fleet *fleet)
+{
+	fleet->stopping = true;
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++) {
+		struct part *part = &fleet->parts[p];
+		part_event(part, ON_STOP);
+		spawn_signal(&part->child, SIGKILL);
+	}
+}
+
+static void init_timer(ev_timer *timer, void (*cb)(struct ev_loop *, ev_timer *, int), void *data)
+{
+	ev_timer_init(timer, cb, 0., 0.);
+	timer->data = data;
+}
+
+void fleet_new(const struct fleet_options *options, struct fleet **out)
+{
+	struct fleet *fleet = calloc(1, sizeof *fleet);
+	must(fleet);
+	fleet->opt = *options;
+	fleet->grace_wanted = true; /* leftovers of the last run wait for the first assignment */
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
+		part_init(&fleet->parts[p], fleet, p);
+	init_timer(&fleet->pump, on_pump, fleet);
+	init_timer(&fleet->deadline, on_deadline, fleet);
+	init_timer(&fleet->grace, on_grace, fleet);
+	*out = fleet;
+}
+
+void fleet_free(struct fleet **fleet)
+{
+	struct fleet *f = *fleet;
+	if (!f)
+		return;
+	ev_timer_stop(f->opt.loop, &f->pump);
+	ev_timer_stop(f->opt.loop, &f->deadline);
+	ev_timer_stop(f->opt.loop, &f->grace);
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
+		part_detach(&f->parts[p]);
+	while (f->abandoned) {
+		struct abandoned *next = f->abandoned->next;
+		ev_io_stop(f->opt.loop, &f->abandoned->watch);
+		free(f->abandoned);
+		f->abandoned = next;
+	}
+	free(f);
+	*fleet = NULL;
+}

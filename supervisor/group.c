@@ -1,0 +1,441 @@
+/*
+ * group.c - membership of the Kafka consumer group, on a libev loop.
+ *
+ *	consumer queue --eventfd, and a timer--> drain --> REBALANCE | STATS | ERROR | LOG
+ *	topic thread   --eventfd-------------> partitions, then subscribe
+ *
+ * Every REBALANCE event gets exactly one answer of the protocol in force
+ * (assign / incremental_assign, with an empty list).  A loss that comes while
+ * a revocation waits for its answer is passed on at once, because it must stop
+ * the workers now; each of the two then gets its own group_ack.
+ *
+ * Runs in: supervisor.  Blocks in: nowhere.
+ */
+#include <librdkafka/rdkafka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <syslog.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shm/check.h"
+#include "shm/err.h"
+#include "shm/host.h"
+#include "shm/log.h"
+#include "supervisor/group.h"
+#include "supervisor/group_conf.h"
+#include "supervisor/lease.h"
+#include "supervisor/topic.h"
+
+#define DRAIN_MAX 1000 /* events in one turn of the loop */
+
+struct group {
+	const struct config *config;
+	struct group_events on;
+	struct ev_loop *loop;
+	rd_kafka_t *rk;
+	rd_kafka_queue_t *queue;
+	struct topic *topic;
+	ev_io wake, topic_wake;
+	ev_timer drain_timer;
+	int fd;
+	uint32_t partitions;
+	unsigned unanswered; /* revocations handed out and not yet acknowledged */
+	bool subscribed, closing, closed, fatal;
+	uint64_t polled_at;
+	uint64_t boot_ahead_ns; /* CLOCK_BOOTTIME - CLOCK_MONOTONIC when we last looked */
+	struct log_limit log_limit;
+};
+
+/* --------------------------------------------------------------------- rebalance */
+
+static bool is_cooperative(const struct group *group)
+{
+	const char *protocol = rd_kafka_rebalance_protocol(group->rk);
+	return protocol && !strcmp(protocol, "COOPERATIVE");
+}
+
+static void report(rd_kafka_error_t *error, const char *what)
+{
+	if (!error)
+		return;
+	char text[256];
+	log_error("group.answer_failed", "answer=%s error=%s", what,
+		log_quote(text, sizeof text, rd_kafka_error_string(error)));
+	rd_kafka_error_destroy(error);
+}
+
+/* The empty list: accepted, and nothing is fetched. */
+static void answer_assign(struct group *group)
+{
+	rd_kafka_topic_partition_list_t *none = rd_kafka_topic_partition_list_new(0);
+	if (is_cooperative(group))
+		report(rd_kafka_incremental_assign(group->rk, none), "incremental_assign");
+	else
+		rd_kafka_assign(group->rk, none);
+	rd_kafka_topic_partition_list_destroy(none);
+}
+
+static void answer_revoke(struct group *group)
+{
+	rd_kafka_topic_partition_list_t *none = rd_kafka_topic_partition_list_new(0);
+	if (is_cooperative(group))
+		report(rd_kafka_incremental_unassign(group->rk, none), "incremental_unassign");
+	else
+		rd_kafka_assign(group->rk, NULL);
+	rd_kafka_topic_partition_list_destroy(none);
+}
+
+/* Only our topic's, only what can exist. */
+static size_t own_partitions(
+	const struct group *group, const rd_kafka_topic_partition_list_t *list, uint32_t *out)
+{
+	size_t n = 0;
+	for (int i = 0; list && i < list->cnt; i++) {
+		const rd_kafka_topic_partition_t *p = &list->elems[i];
+		if (strcmp(p->topic, group->config->topic) || p->partition < 0 ||
+			p->partition >= TABLE_CAPACITY || n == TABLE_CAPACITY)
+			log_error("group.strange_partition", "topic=%s partition=%d", p->topic,
+				p->partition);
+		else
+			out[n++] = (uint32_t)p->partition;
+	}
+	return n;
+}
+
+static enum group_loss kind_of_loss(const struct group *group)
+{
+	if (rd_kafka_assignment_lost(group->rk))
+		return GROUP_LOSS;
+	return is_cooperative(group) ? GROUP_REVOKED : GROUP_EAGER;
+}
+
+static void on_revoke(struct group *group, const uint32_t *list, size_t n)
+{
+	static const char *const words[] = {"revoked", "eager", "lost"};
+	enum group_loss loss = kind_of_loss(group);
+	if (group->closing) {
+		log_info("group.closing_revoke", "partitions=%zu", n);
+		answer_revoke(group);
+		return;
+	}
+	log_info("group.revoke", "partitions=%zu kind=%s", n, words[loss]);
+	group->unanswered++;
+	if (loss == GROUP_LOSS)
+		group->on.state(group->on.arg, GROUP_LOST);
+	group->on.revoked(group->on.arg, list, n, loss);
+}
+
+static void on_assign(struct group *group, const uint32_t *list, size_t n)
+{
+	bool full = !is_cooperative(group);
+	log_info("group.assign", "partitions=%zu protocol=%s", n, full ? "eager" : "cooperative");
+	answer_assign(group);
+	group->on.state(group->on.arg, GROUP_MEMBER);
+	if (!group->closing)
+		group->on.assigned(group->on.arg, list, n, full);
+}
+
+static void on_rebalance(struct group *group, rd_kafka_event_t *event)
+{
+	static uint32_t list[TABLE_CAPACITY];
+	size_t n = own_partitions(group, rd_kafka_event_topic_partition_list(event), list);
+	switch (rd_kafka_event_error(event)) {
+	case RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS:
+		on_assign(group, list, n);
+		break;
+	case RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS:
+		on_revoke(group, list, n);
+		break;
+	default: /* the rebalance itself failed: we own nothing */
+		log_warn("group.rebalance_failed", "error=%s",
+			rd_kafka_err2name(rd_kafka_event_error(event)));
+		rd_kafka_assign(group->rk, NULL);
+	}
+}
+
+void group_ack(struct group *group)
+{
+	if (!group->unanswered)
+		return;
+	group->unanswered--;
+	answer_revoke(group);
+}
+
+/* ---------------------------------------------------------------- statistics, errors */
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/*
+ * librdkafka's clock stands still while the machine sleeps, the broker's does
+ * not.  The distance between the two clocks only grows, so the one seen the
+ * last time can only make the contact look older than it is, never younger.
+ */
+static void on_stats(struct group *group, rd_kafka_event_t *event)
+{
+	const char *json = rd_kafka_event_stats(event);
+	uint64_t contact, ahead = host_boot_ns() - monotonic_ns();
+	if (json && lease_contact(json, strlen(json), &contact))
+		group->on.contact(group->on.arg, contact + group->boot_ahead_ns);
+	group->boot_ahead_ns = ahead;
+}
+
+static void on_fatal(struct group *group)
+{
+	char text[256];
+	rd_kafka_resp_err_t err = rd_kafka_fatal_error(group->rk, text, sizeof text);
+	if (group->fatal)
+		return;
+	group->fatal = true;
+	char line[400];
+	snprintf(line, sizeof line, "%s: %s", rd_kafka_err2name(err), text);
+	group->on.fatal(group->on.arg, line);
+}
+
+static void on_error(struct group *group, rd_kafka_event_t *event)
+{
+	rd_kafka_resp_err_t err = rd_kafka_event_error(event);
+	char text[300];
+	unsigned more;
+	if (rd_kafka_event_error_is_fatal(event) || err == RD_KAFKA_RESP_ERR__FATAL) {
+		on_fatal(group);
+		return;
+	}
+	if (err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
+		group->on.state(group->on.arg, GROUP_NO_BROKER);
+	if (log_limit_pass(&group->log_limit, 5000, &more))
+		log_warn("group.error", "code=%s error=%s suppressed=%u", rd_kafka_err2name(err),
+			log_quote(text, sizeof text, rd_kafka_event_error_string(event)), more);
+}
+
+static void on_log(struct group *group, rd_kafka_event_t *event)
+{
+	const char *facility, *message;
+	char text[512];
+	unsigned more;
+	int level;
+	if (rd_kafka_event_log(event, &facility, &message, &level))
+		return;
+	if (level > LOG_WARNING)
+		log_debug("kafka.log", "facility=%s text=%s", facility,
+			log_quote(text, sizeof text, message));
+	else if (log_limit_pass(&group->log_limit, 1000, &more))
+		log_warn("kafka.log", "facility=%s text=%s suppressed=%u", facility,
+			log_quote(text, sizeof text, message), more);
+}
+
+/* ------------------------------------------------------------------------ the queue */
+
+static void on_event(struct group *group, rd_kafka_event_t *event)
+{
+	switch (rd_kafka_event_type(event)) {
+	case RD_KAFKA_EVENT_REBALANCE:
+		on_rebalance(group, event);
+		break;
+	case RD_KAFKA_EVENT_STATS:
+		on_stats(group, event);
+		break;
+	case RD_KAFKA_EVENT_ERROR:
+		on_error(group, event);
+		break;
+	case RD_KAFKA_EVENT_LOG:
+		on_log(group, event);
+		break;
+	default: /* a message: the empty acknowledgement has stopped working */
+		log_error("group.unexpected_event", "event=%s", rd_kafka_event_name(event));
+	}
+}
+
+static void check_closed(struct group *group)
+{
+	if (!group->closing || group->closed || !rd_kafka_consumer_closed(group->rk))
+		return;
+	group->closed = true;
+	group->on.closed(group->on.arg);
+}
+
+static void drain(struct group *group)
+{
+	rd_kafka_event_t *event;
+	int n = 0;
+	while (n++ < DRAIN_MAX && (event = rd_kafka_queue_poll(group->queue, 0))) {
+		on_event(group, event);
+		rd_kafka_event_destroy(event);
+	}
+	group->polled_at = host_boot_ns();
+	if (n > DRAIN_MAX)
+		ev_feed_event(group->loop, &group->wake, EV_READ); /* let others have a turn */
+	check_closed(group);
+}
+
+static void on_wake(struct ev_loop *loop, ev_io *w, int revents)
+{
+	struct group *group = w->data;
+	eventfd_t count;
+	(void)loop;
+	(void)revents;
+	eventfd_read(group->fd, &count);
+	drain(group);
+}
+
+/* Wake-ups come on the empty edge only, and polling is what keeps a member alive. */
+static void on_drain_timer(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	(void)loop;
+	(void)revents;
+	drain(w->data);
+}
+
+/* ------------------------------------------------------------------------- the topic */
+
+static void subscribe(struct group *group)
+{
+	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+	rd_kafka_topic_partition_list_add(list, group->config->topic, RD_KAFKA_PARTITION_UA);
+	rd_kafka_resp_err_t err = rd_kafka_subscribe(group->rk, list);
+	rd_kafka_topic_partition_list_destroy(list);
+	if (err)
+		log_error("group.subscribe_failed", "error=%s", rd_kafka_err2name(err));
+	group->subscribed = !err;
+	group->on.state(group->on.arg, GROUP_JOINING);
+}
+
+static void on_topic(struct ev_loop *loop, ev_io *w, int revents)
+{
+	struct group *group = w->data;
+	uint32_t partitions;
+	char why[256], quoted[300];
+	(void)loop;
+	(void)revents;
+	enum topic_state state = topic_answer(group->topic, &partitions, why);
+	log_quote(quoted, sizeof quoted, why);
+	if (state == TOPIC_NO_BROKER) {
+		log_warn("topic.waiting", "reason=no_broker brokers=%s error=%s",
+			group->config->brokers, quoted);
+		group->on.state(group->on.arg, GROUP_NO_BROKER);
+	} else if (state == TOPIC_MISSING || state == TOPIC_REFUSED) {
+		log_warn("topic.waiting", "reason=%s topic=%s error=%s",
+			state == TOPIC_MISSING ? "missing" : "refused", group->config->topic,
+			quoted);
+		group->on.state(group->on.arg, GROUP_NO_TOPIC);
+	} else if (state == TOPIC_FOUND) {
+		group->partitions = partitions;
+		group->on.partitions(group->on.arg, partitions);
+		if (!group->subscribed && !group->closing)
+			subscribe(group);
+	}
+}
+
+/* ---------------------------------------------------------------------- start and end */
+
+static void watch(struct group *group)
+{
+	uint64_t one = 1;
+	rd_kafka_queue_io_event_enable(group->queue, group->fd, &one, sizeof one);
+	ev_io_init(&group->wake, on_wake, group->fd, EV_READ);
+	ev_timer_init(&group->drain_timer, on_drain_timer, 0.2, 0.2);
+	ev_io_init(&group->topic_wake, on_topic, topic_fd(group->topic), EV_READ);
+	group->wake.data = group->drain_timer.data = group->topic_wake.data = group;
+	ev_io_start(group->loop, &group->wake);
+	ev_timer_start(group->loop, &group->drain_timer);
+	ev_io_start(group->loop, &group->topic_wake);
+}
+
+static int open_member(struct group *group, rd_kafka_conf_t *conf, char why[512])
+{
+	group->rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, 512);
+	if (!group->rk) {
+		rd_kafka_conf_destroy(conf);
+		return ERR_INVALID;
+	}
+	rd_kafka_poll_set_consumer(group->rk);
+	group->queue = rd_kafka_queue_get_consumer(group->rk);
+	rd_kafka_set_log_queue(group->rk, group->queue);
+	group->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (group->fd < 0 || topic_watch(group->rk, group->config->topic, &group->topic)) {
+		snprintf(why, 512, "cannot start the Kafka client: out of threads or descriptors");
+		return ERR_NOMEM;
+	}
+	watch(group);
+	return 0;
+}
+
+int group_start(const struct config *config, struct ev_loop *loop,
+	const struct group_events *events, struct group **out, char why[512])
+{
+	rd_kafka_conf_t *conf = group_conf(config, why);
+	if (!conf)
+		return ERR_INVALID;
+	struct group *group = calloc(1, sizeof *group);
+	must(group);
+	group->config = config;
+	group->on = *events;
+	group->loop = loop;
+	group->fd = -1;
+	group->boot_ahead_ns = host_boot_ns() - monotonic_ns();
+	group->polled_at = host_boot_ns();
+	int err = open_member(group, conf, why);
+	if (err)
+		group_free(&group, false);
+	*out = group;
+	return err;
+}
+
+void group_close(struct group *group)
+{
+	rd_kafka_error_t *error = NULL;
+	if (group->closing)
+		return;
+	group->closing = true;
+	while (group->unanswered) /* its stores are being stopped: nothing more to wait for */
+		group_ack(group);
+	/* After a fatal error librdkafka 2.0.2 never gets to closed. */
+	if (!group->fatal)
+		error = rd_kafka_consumer_close_queue(group->rk, group->queue);
+	if (!group->fatal && !error)
+		return;
+	if (error)
+		rd_kafka_error_destroy(error);
+	group->closed = true;
+	group->on.closed(group->on.arg);
+}
+
+uint64_t group_polled_at(const struct group *group)
+{
+	return group->polled_at;
+}
+
+static void unwatch(struct group *group)
+{
+	ev_io_stop(group->loop, &group->wake);
+	ev_timer_stop(group->loop, &group->drain_timer);
+	ev_io_stop(group->loop, &group->topic_wake);
+	rd_kafka_queue_io_event_enable(group->queue, -1, NULL, 0);
+}
+
+void group_free(struct group **group, bool clean)
+{
+	struct group *g = *group;
+	if (!g)
+		return;
+	if (g->topic)
+		unwatch(g);
+	topic_free(&g->topic);
+	if (g->queue)
+		rd_kafka_queue_destroy(g->queue);
+	if (g->rk && clean)
+		rd_kafka_destroy(g->rk);
+	else if (g->rk)
+		rd_kafka_destroy_flags(g->rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+	if (g->fd >= 0)
+		close(g->fd);
+	free(g);
+	*group = NULL;
+}

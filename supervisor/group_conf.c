@@ -1,0 +1,90 @@
+/*
+ * group_conf.c - the Kafka properties of the member and of the workers.
+ *
+ *	tally.yaml --> group_conf (member) | group_worker_properties --> handoff
+ *
+ * Whatever librdkafka refuses is the operator's mistake and is found by -t.
+ *
+ * Runs in: supervisor.
+ */
+#include <stdio.h>
+
+#include "shm/err.h"
+#include "supervisor/group.h"
+#include "supervisor/group_conf.h"
+
+static void number(char text[16], uint32_t value)
+{
+	snprintf(text, 16, "%u", value);
+}
+
+struct conf_builder {
+	rd_kafka_conf_t *conf;
+	char *why; /* 512; empty while all is well */
+};
+
+static void set(void *arg, const char *name, const char *value)
+{
+	struct conf_builder *b = arg;
+	char message[400];
+	if (!b->why[0] && rd_kafka_conf_set(b->conf, name, value, message, sizeof message) !=
+				  RD_KAFKA_CONF_OK)
+		snprintf(b->why, 512, "kafka.properties: %s", message);
+}
+
+void group_worker_properties(const struct config *config,
+	void (*add)(void *arg, const char *name, const char *value), void *arg)
+{
+	add(arg, "bootstrap.servers", config->brokers);
+	add(arg, "isolation.level",
+		config->read_uncommitted ? "read_uncommitted" : "read_committed");
+	for (uint32_t i = 0; i < config->n_properties; i++)
+		add(arg, config->properties[i].name, config->properties[i].value);
+}
+
+static void set_membership(struct conf_builder *b, const struct config *c)
+{
+	char text[16];
+	set(b, "client.id", c->instance[0] ? c->instance : "tally");
+	set(b, "group.id", c->group);
+	if (c->group_instance_id[0])
+		set(b, "group.instance.id", c->group_instance_id);
+	set(b, "partition.assignment.strategy", c->assignor);
+	number(text, c->session_timeout_ms);
+	set(b, "session.timeout.ms", text);
+	number(text, c->heartbeat_interval_ms);
+	set(b, "heartbeat.interval.ms", text);
+	number(text, c->max_poll_interval_ms);
+	set(b, "max.poll.interval.ms", text);
+	/* The lease is renewed from these: often enough not to eat into it. */
+	number(text, c->heartbeat_interval_ms < 1000 ? c->heartbeat_interval_ms : 1000);
+	set(b, "statistics.interval.ms", text);
+	set(b, "enable.auto.commit", "false");
+	set(b, "enable.auto.offset.store", "false");
+	set(b, "log.queue", "true");
+	set(b, "socket.nagle.disable", "true");
+	set(b, "reconnect.backoff.max.ms", "1000");
+	set(b, "topic.metadata.refresh.interval.ms", "30000");
+}
+
+rd_kafka_conf_t *group_conf(const struct config *config, char why[512])
+{
+	struct conf_builder b = {rd_kafka_conf_new(), why};
+	why[0] = 0;
+	set_membership(&b, config);
+	group_worker_properties(config, set, &b);
+	rd_kafka_conf_set_events(b.conf, RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_ERROR |
+						 RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS);
+	if (!why[0])
+		return b.conf;
+	rd_kafka_conf_destroy(b.conf);
+	return NULL;
+}
+
+int group_check(const struct config *config, char why[512])
+{
+	rd_kafka_conf_t *conf = group_conf(config, why);
+	if (conf)
+		rd_kafka_conf_destroy(conf);
+	return conf ? 0 : ERR_INVALID;
+}

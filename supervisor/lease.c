@@ -1,0 +1,58 @@
+/*
+ * lease.c - how long what we were assigned is surely still ours.  Pure.
+ *
+ * Runs in: supervisor.
+ */
+#include <jansson.h>
+#include <string.h>
+
+#include "supervisor/lease.h"
+
+static bool is_word(const json_t *object, const char *key, const char *word)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+	return text && !strcmp(text, word);
+}
+
+static bool is_joining(const json_t *root)
+{
+	const json_t *cgrp = json_object_get(root, "cgrp");
+	return is_word(cgrp, "join_state", "wait-join") || is_word(cgrp, "join_state", "wait-sync");
+}
+
+static bool read_contact(const json_t *root, uint64_t *monotonic_ns)
+{
+	const json_t *coordinator =
+		json_object_get(json_object_get(root, "brokers"), "GroupCoordinator");
+	const json_t *ts = json_object_get(root, "ts");
+	const json_t *idle = json_object_get(coordinator, "rxidle");
+	if (!json_is_integer(ts) || !json_is_integer(idle) || !is_word(coordinator, "state", "UP"))
+		return false;
+	json_int_t now_us = json_integer_value(ts), idle_us = json_integer_value(idle);
+	/* All answered: then the broker has seen us no earlier than our last request went out. */
+	json_int_t sent_us = json_integer_value(json_object_get(coordinator, "txidle"));
+	if (!json_integer_value(json_object_get(coordinator, "waitresp_cnt")) && sent_us > idle_us)
+		idle_us = sent_us;
+	if (is_joining(root))
+		idle_us = 0;
+	if (now_us <= 0 || idle_us < 0 || idle_us > now_us)
+		return false;
+	*monotonic_ns = (uint64_t)(now_us - idle_us) * 1000;
+	return true;
+}
+
+bool lease_contact(const char *json, size_t len, uint64_t *monotonic_ns)
+{
+	json_t *root = json_loadb(json, len, 0, NULL);
+	bool known = root && read_contact(root, monotonic_ns);
+	json_decref(root);
+	return known;
+}
+
+uint64_t lease_until(uint64_t contact_ns, const struct lease_terms *terms)
+{
+	uint64_t off = (uint64_t)terms->heartbeat_ms + terms->commit_ms;
+	if (terms->session_ms <= off)
+		return 0;
+	return contact_ns + (terms->session_ms - off) * 1000000;
+}

@@ -1,0 +1,509 @@
+/*
+ * main.c - tallyd: options, start, signals, stop.
+ *
+ *	config -> run directory (lock) -> table -> group, fleet, query process -> loop
+ *	SIGTERM -> fleet_stop -> group_close -> query_stop -> out
+ *	SIGHUP  -> log_level and clock_offset anew
+ *
+ * Moves no data, opens no store, waits for no lock that a child could hold.
+ *
+ * Runs in: supervisor.
+ */
+#include <errno.h>
+#include <ev.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shm/check.h"
+#include "shm/config.h"
+#include "shm/err.h"
+#include "shm/host.h"
+#include "shm/log.h"
+#include "shm/table.h"
+#include "supervisor/fleet.h"
+#include "supervisor/group.h"
+#include "supervisor/notify.h"
+#include "supervisor/query.h"
+#include "supervisor/rundir.h"
+
+#define HEARTBEAT_LOST_MS 5000
+#define EXIT_OPERATOR	  2 /* a mistake of the operator's: one line says which */
+#define EXIT_FENCED	  3 /* another member has our group.instance.id: do not restart at once */
+
+struct daemon {
+	const char *config_path;
+	struct config config;
+	char worker_program[CONFIG_TEXT_SIZE + 32], query_program[CONFIG_TEXT_SIZE + 32];
+	struct ev_loop *loop;
+	struct rundir *rundir;
+	struct table table;
+	struct fleet *fleet;
+	struct group *group;
+	struct query *query;
+	ev_signal sigterm, sigint, sighup, sigchld;
+	ev_timer tick, last_resort;
+	enum group_state group_state;
+	bool stopping, query_gone, group_closed, fleet_stopped;
+	int exit_code;
+};
+
+/* ---------------------------------------------------------------------------- stopping */
+
+static void check_finished(struct daemon *d)
+{
+	if (d->stopping && d->fleet_stopped && d->group_closed && d->query_gone)
+		ev_break(d->loop, EVBREAK_ALL);
+}
+
+static void on_last_resort(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct daemon *d = w->data;
+	(void)revents;
+	log_warn("stop.incomplete", "workers_gone=%d group_closed=%d query_gone=%d",
+		d->fleet_stopped, d->group_closed, d->query_gone);
+	ev_break(loop, EVBREAK_ALL);
+}
+
+static void stop(struct daemon *d, const char *why)
+{
+	if (d->stopping)
+		return;
+	d->stopping = true;
+	log_info("stop.begin", "why=%s", why);
+	notify_stopping();
+	ev_timer_set(&d->last_resort, d->config.stop_deadline_ms / 1000. + 5., 0.);
+	ev_timer_start(d->loop, &d->last_resort);
+	if (d->query)
+		query_stop(d->query);
+	else
+		d->query_gone = true;
+	fleet_stop(d->fleet);
+	check_finished(d);
+}
+
+/* Leave the group only when no worker is left: nobody may take over before. */
+static void on_fleet_stopped(void *arg)
+{
+	struct daemon *d = arg;
+	d->fleet_stopped = true;
+	if (d->group)
+		group_close(d->group);
+	check_finished(d);
+}
+
+static void on_group_closed(void *arg)
+{
+	struct daemon *d = arg;
+	d->group_closed = true;
+	check_finished(d);
+}
+
+static void on_query_stopped(void *arg)
+{
+	struct daemon *d = arg;
+	d->query_gone = true;
+	check_finished(d);
+}
+
+/* ------------------------------------------------------------------------ group events */
+
+static void on_partitions(void *arg, uint32_t partitions)
+{
+	struct daemon *d = arg;
+	if (d->config.partitions && d->config.partitions != partitions && !d->fleet_stopped) {
+		log_error("topic.partitions_differ",
+			"topic=%s has=%u kafka.partitions=%u action=\"set kafka.partitions to %u, "
+			"or remove it\"",
+			d->config.topic, partitions, d->config.partitions, partitions);
+		d->exit_code = EXIT_OPERATOR;
+		stop(d, "partitions_differ");
+		return;
+	}
+	fleet_partitions(d->fleet, partitions);
+}
+
+static void on_assigned(void *arg, const uint32_t *list, size_t n, bool full)
+{
+	struct daemon *d = arg;
+	fleet_assigned(d->fleet, list, n, full);
+}
+
+static void on_revoked(void *arg, const uint32_t *list, size_t n, enum group_loss loss)
+{
+	struct daemon *d = arg;
+	fleet_revoked(d->fleet, list, n, loss);
+}
+
+static void on_released(void *arg)
+{
+	struct daemon *d = arg;
+	group_ack(d->group);
+}
+
+static void on_contact(void *arg, uint64_t boot_ns)
+{
+	struct daemon *d = arg;
+	fleet_contact(d->fleet, boot_ns);
+}
+
+static void on_group_state(void *arg, enum group_state state)
+{
+	struct daemon *d = arg;
+	if (state == d->group_state)
+		return;
+	d->group_state = state;
+	atomic_store(&table_head_mut(&d->table)->group_state, state);
+	log_info("group.state", "state=%s", group_state_word(state));
+}
+
+static void on_group_fatal(void *arg, const char *why)
+{
+	struct daemon *d = arg;
+	char text[500];
+	log_error("group.fatal",
+		"error=%s action=\"give each instance its own kafka.group_instance_id\"",
+		log_quote(text, sizeof text, why));
+	on_group_state(d, GROUP_FENCED);
+	d->exit_code = EXIT_FENCED;
+	fleet_kill(d->fleet);
+	stop(d, "fatal");
+}
+
+/* ------------------------------------------------------------------- signals and timers */
+
+static void on_stop_signal(struct ev_loop *loop, ev_signal *w, int revents)
+{
+	(void)loop;
+	(void)revents;
+	stop(w->data, w->signum == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+static void on_reload(struct ev_loop *loop, ev_signal *w, int revents)
+{
+	struct daemon *d = w->data;
+	static struct config fresh;
+	struct config_error error;
+	(void)loop;
+	(void)revents;
+	notify_reloading();
+	if (config_load(d->config_path, &fresh, &error)) {
+		char text[600];
+		log_error("reload.refused", "error=%s", log_quote(text, sizeof text, error.line));
+	} else {
+		log_set_level((enum log_level)fresh.log_level);
+		atomic_store(&table_head_mut(&d->table)->clock_offset_ms, fresh.clock_offset_ms);
+		log_info("reload.done", "log_level=%u clock_offset_ms=%" PRId64, fresh.log_level,
+			fresh.clock_offset_ms);
+		config_free(&fresh);
+	}
+	notify_ready();
+}
+
+/* As PID 1 of a container we inherit orphans; ours are left to their pidfds. */
+static void on_sigchld(struct ev_loop *loop, ev_signal *w, int revents)
+{
+	struct daemon *d = w->data;
+	siginfo_t info;
+	(void)loop;
+	(void)revents;
+	for (int i = 0; i < 1000; i++) {
+		info.si_pid = 0;
+		if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid)
+			return;
+		bool ours = (uint32_t)info.si_pid == atomic_load(&d->table.head->query_pid);
+		for (uint32_t p = 0; !ours && p < TABLE_CAPACITY; p++)
+			ours = atomic_load(&table_slot_mut(&d->table, p)->pid) ==
+			       (uint32_t)info.si_pid;
+		if (ours)
+			return; /* its watcher comes this turn; the rest at the next signal */
+		waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | WNOHANG);
+	}
+}
+
+static void on_tick(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct daemon *d = w->data;
+	struct fleet_status status;
+	(void)loop;
+	(void)revents;
+	fleet_tick(d->fleet);
+	fleet_status(d->fleet, &status);
+	notify_status(&status, d->group_state);
+	uint64_t silent = host_boot_ns() - group_polled_at(d->group);
+	notify_watchdog(silent < (uint64_t)d->config.max_poll_interval_ms * 1000000 / 2);
+}
+
+static void watch_signal(
+	struct daemon *d, ev_signal *w, int sig, void (*cb)(struct ev_loop *, ev_signal *, int))
+{
+	ev_signal_init(w, cb, sig);
+	w->data = d;
+	ev_signal_start(d->loop, w);
+}
+
+static void start_watchers(struct daemon *d)
+{
+	watch_signal(d, &d->sigterm, SIGTERM, on_stop_signal);
+	watch_signal(d, &d->sigint, SIGINT, on_stop_signal);
+	watch_signal(d, &d->sighup, SIGHUP, on_reload);
+	if (getpid() == 1)
+		watch_signal(d, &d->sigchld, SIGCHLD, on_sigchld);
+	ev_timer_init(&d->tick, on_tick, 0., 1.);
+	ev_timer_init(&d->last_resort, on_last_resort, 0., 0.);
+	d->tick.data = d->last_resort.data = d;
+	ev_timer_start(d->loop, &d->tick);
+}
+
+/* --------------------------------------------------------------------------------- start */
+
+static void copy_text(char *to, size_t size, const char *from)
+{
+	snprintf(to, size, "%s", from);
+}
+
+static int make_table(struct daemon *d)
+{
+	static struct table_head facts; /* zeroed; large */
+	facts.nonce = host_random();
+	facts.pid_namespace = host_pid_namespace();
+	facts.started_at = (uint64_t)host_wall_ms() * 1000000;
+	facts.supervisor_pid = (uint32_t)getpid();
+	facts.capacity = TABLE_CAPACITY;
+	facts.window_minutes = d->config.active_window_ms / 60000;
+	facts.rate_minutes = d->config.rate_window_ms / 60000;
+	facts.lost_timeout_ms = HEARTBEAT_LOST_MS;
+	atomic_store(&facts.clock_offset_ms, d->config.clock_offset_ms);
+	atomic_store(&facts.heartbeat, host_boot_ns());
+	copy_text(facts.topic, sizeof facts.topic, d->config.topic);
+	copy_text(facts.group, sizeof facts.group, d->config.group);
+	copy_text(facts.zone, sizeof facts.zone, d->config.zone);
+	copy_text(facts.instance, sizeof facts.instance, d->config.instance);
+	int err = host_boot_id(facts.boot_id);
+	if (!err)
+		err = table_create(rundir_fd(d->rundir), &facts, &d->table);
+	return err ? err : table_install(rundir_fd(d->rundir), &d->table);
+}
+
+static int fail(const char *what, const char *why)
+{
+	fprintf(stderr, "tallyd: %s%s%s\n", what, what[0] ? ": " : "", why);
+	return EXIT_OPERATOR;
+}
+
+/* The programs lie beside ours unless the configuration says otherwise. */
+static void find_program(char *out, size_t size, const char *configured, const char *name)
+{
+	char self[CONFIG_TEXT_SIZE];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+	self[n > 0 ? n : 0] = 0;
+	char *slash = strrchr(self, '/');
+	if (configured[0] || !slash)
+		snprintf(out, size, "%s", configured);
+	else
+		snprintf(out, size, "%.*s/%s", (int)(slash - self), self, name);
+}
+
+static int check_program(const char *path, const char *option)
+{
+	if (!access(path, X_OK))
+		return 0;
+	char what[CONFIG_TEXT_SIZE + 100];
+	snprintf(what, sizeof what, "%s: cannot execute %s", option, path);
+	return fail(what, strerror(errno));
+}
+
+static int load(struct daemon *d)
+{
+	struct config_error error;
+	char why[512];
+	if (config_load(d->config_path, &d->config, &error))
+		return fail("", error.line);
+	if (!d->config.instance[0] &&
+		gethostname(d->config.instance, sizeof d->config.instance - 1))
+		copy_text(d->config.instance, sizeof d->config.instance, "tally");
+	if (group_check(&d->config, why))
+		return fail(d->config_path, why);
+	find_program(d->worker_program, sizeof d->worker_program, d->config.worker_program,
+		"tally-worker");
+	find_program(
+		d->query_program, sizeof d->query_program, d->config.query_program, "tally-queryd");
+	int failed = check_program(d->worker_program, "supervisor.worker_program");
+	if (!failed && d->config.query_enabled)
+		failed = check_program(d->query_program, "supervisor.query_program");
+	return failed;
+}
+
+static void start_fleet(struct daemon *d)
+{
+	struct fleet_options options = {
+		.config = &d->config,
+		.loop = d->loop,
+		.rundir = d->rundir,
+		.table = &d->table,
+		.worker_program = d->worker_program,
+		.arg = d,
+		.released = on_released,
+		.stopped = on_fleet_stopped,
+	};
+	fleet_new(&options, &d->fleet);
+}
+
+static int start_group(struct daemon *d)
+{
+	struct group_events events = {
+		.arg = d,
+		.partitions = on_partitions,
+		.assigned = on_assigned,
+		.revoked = on_revoked,
+		.contact = on_contact,
+		.state = on_group_state,
+		.fatal = on_group_fatal,
+		.closed = on_group_closed,
+	};
+	char why[512];
+	return group_start(&d->config, d->loop, &events, &d->group, why) ? fail("kafka", why) : 0;
+}
+
+static void start_query(struct daemon *d)
+{
+	struct query_options options = {
+		.config = &d->config,
+		.config_path = d->config_path,
+		.program = d->query_program,
+		.loop = d->loop,
+		.table = &d->table,
+		.arg = d,
+		.stopped = on_query_stopped,
+	};
+	if (d->config.query_enabled)
+		query_start(&options, &d->query);
+}
+
+static int start(struct daemon *d)
+{
+	char why[512];
+	if (rundir_open(d->config.run_dir, d->config.reader_group, &d->rundir, why))
+		return fail("run_dir", why);
+	int err = make_table(d);
+	if (err)
+		return fail(d->config.run_dir, err_text(err));
+	/* Not the default loop: that one reaps every child behind our pidfds. */
+	d->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV);
+	must(d->loop);
+	start_fleet(d);
+	int failed = start_group(d);
+	if (failed)
+		return failed;
+	start_watchers(d);
+	start_query(d);
+	return 0;
+}
+
+static void finish(struct daemon *d)
+{
+	struct table_head *head = d->table.segment.map ? table_head_mut(&d->table) : NULL;
+	if (d->fleet)
+		fleet_kill(d->fleet);
+	group_free(&d->group, d->group_closed && !d->exit_code);
+	query_free(&d->query);
+	fleet_free(&d->fleet);
+	if (head) {
+		atomic_store(&head->group_state, GROUP_STOPPED);
+		atomic_store(&head->stopped, 1);
+	}
+	table_detach(&d->table);
+	rundir_close(&d->rundir);
+	if (d->loop)
+		ev_loop_destroy(d->loop);
+	config_free(&d->config);
+}
+
+static int run(struct daemon *d)
+{
+	sigset_t blocked, before;
+	d->exit_code = load(d);
+	if (d->exit_code)
+		return d->exit_code;
+	log_init("supervisor", -1, (enum log_level)d->config.log_level);
+	umask(0007);
+	signal(SIGPIPE, SIG_IGN);
+	/* Threads of libraries must not get our signals: they inherit this mask. */
+	sigfillset(&blocked);
+	sigprocmask(SIG_SETMASK, &blocked, &before);
+	d->exit_code = start(d);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	if (!d->exit_code) {
+		log_info("start.done", "run_dir=%s topic=%s group=%s pid=%d", d->config.run_dir,
+			d->config.topic, d->config.group, getpid());
+		notify_ready();
+		ev_run(d->loop, 0);
+	}
+	int code = d->exit_code;
+	finish(d);
+	log_info("stop.done", "exit_code=%d", code);
+	return code;
+}
+
+/* ------------------------------------------------------------------------------- command */
+
+static int usage(FILE *out, int code)
+{
+	fputs("usage: tallyd -c FILE [-t]\n"
+	      "       tallyd --print-config | --version | --help\n"
+	      "\n"
+	      "  -c, --config FILE   configuration (see tally.yaml)\n"
+	      "  -t, --test          check the configuration and exit: 0 good, 2 bad\n"
+	      "      --print-config  print every option with default, unit and prose\n",
+		out);
+	return code;
+}
+
+static int test_config(struct daemon *d)
+{
+	int code = load(d);
+	if (!code)
+		printf("%s: ok\n", d->config_path);
+	config_free(&d->config);
+	return code;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {{"config", required_argument, NULL, 'c'},
+		{"test", no_argument, NULL, 't'}, {"print-config", no_argument, NULL, 'p'},
+		{"version", no_argument, NULL, 'v'}, {"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0}};
+	static struct daemon d; /* large */
+	bool test = false;
+	int c;
+	while ((c = getopt_long(argc, argv, "c:th", options, NULL)) != -1) {
+		switch (c) {
+		case 'c':
+			d.config_path = optarg;
+			break;
+		case 't':
+			test = true;
+			break;
+		case 'p':
+			config_print(stdout);
+			return 0;
+		case 'v':
+			puts("tallyd 0.1");
+			return 0;
+		case 'h':
+			return usage(stdout, 0);
+		default:
+			return usage(stderr, EXIT_OPERATOR);
+		}
+	}
+	if (optind < argc || !d.config_path)
+		return usage(stderr, EXIT_OPERATOR);
+	return test ? test_config(&d) : run(&d);
+}

@@ -1,0 +1,264 @@
+/*
+ * part.c - applies what lifecycle decides to one partition.
+ *
+ *	evict:   rename --> word free            (nobody can find it any more)
+ *	kill:    lease 0 --> SIGKILL             (nothing is committed any more)
+ *	start:   handoff --> spawn --> watchers
+ *
+ * The word and the lease are what others see; they change before the worker is
+ * touched when something is taken away, and after it has spoken when something
+ * is given.
+ *
+ * Runs in: supervisor.  Blocks in: posix_spawn.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "shm/check.h"
+#include "shm/host.h"
+#include "shm/log.h"
+#include "supervisor/part.h"
+
+#define ABORT_TO_KILL_S	    5.0
+#define DEATHS_UNTIL_FAILED 5
+
+static const struct config *config_of(const struct part *part)
+{
+	return part->fleet->opt.config;
+}
+
+static struct table_slot *slot_of(struct part *part)
+{
+	return table_slot_mut(part->fleet->opt.table, part->number);
+}
+
+/* The one place where a partition's published state changes. */
+void part_show(struct part *part, enum part_state state)
+{
+	uint64_t generation = state == PART_FREE ? 0 : part->generation;
+	if (atomic_load(&slot_of(part)->word) == table_word(state, generation))
+		return;
+	table_publish(part->fleet->opt.table, part->number, state, generation);
+	log_info("partition.state", "partition=%u state=%s generation=%" PRIu64, part->number,
+		part_state_word(state), generation);
+}
+
+static void set_lease(struct part *part, uint64_t until)
+{
+	atomic_store_explicit(&slot_of(part)->lease_until, until, memory_order_release);
+}
+
+void part_renew(struct part *part)
+{
+	if (part->life == LIFE_QUEUED || part->life == LIFE_RUNNING || part->life == LIFE_STOPPING)
+		set_lease(part, part->fleet->lease);
+}
+
+/* ------------------------------------------------------------------------ actions */
+
+static void do_adopt(struct part *part)
+{
+	struct table_slot *slot = slot_of(part);
+	uint64_t now = (uint64_t)host_wall_ms() * 1000000;
+	part->assigned_at = now > part->assigned_at ? now : part->assigned_at + 1;
+	part->generation = rundir_take_leftover(part->fleet->opt.rundir, part->number);
+	part->adopt = part->generation != 0;
+	part->restarts = 0;
+	part->crash = (struct crash){0};
+	atomic_store(&slot->assigned_at, part->assigned_at);
+	atomic_store(&slot->restarts, 0);
+	if (part->adopt)
+		log_info("partition.adopting", "partition=%u generation=%" PRIu64, part->number,
+			part->generation);
+	part_back_off(part, 0);
+	set_lease(part, part->fleet->lease);
+	part_show(part, PART_PENDING);
+}
+
+static void do_resume(struct part *part)
+{
+	struct table_slot *slot = slot_of(part);
+	uint64_t now = (uint64_t)host_wall_ms() * 1000000;
+	part->assigned_at = now > part->assigned_at ? now : part->assigned_at + 1;
+	atomic_store(&slot->assigned_at, part->assigned_at);
+	part_back_off(part, 0);
+	set_lease(part, part->fleet->lease);
+	part_show(part, PART_PENDING);
+}
+
+static void count_restart(struct part *part)
+{
+	atomic_store(&slot_of(part)->restarts, ++part->restarts);
+}
+
+static void do_retry(struct part *part)
+{
+	count_restart(part);
+	part_show(part, part->crash.deaths >= DEATHS_UNTIL_FAILED ? PART_FAILED : PART_PENDING);
+}
+
+static void forget_store(struct part *part)
+{
+	if (part->generation)
+		rundir_evict(part->fleet->opt.rundir, part->number, part->generation);
+}
+
+/* The word names no store between the two generations. */
+static void do_rebuild(struct part *part)
+{
+	struct crash_limits limits = {
+		config_of(part)->restart_min_ms, config_of(part)->restart_max_ms};
+	struct crash_death death = {0};
+	uint32_t wait_ms;
+	int64_t offset;
+	part_show(part, PART_FREE);
+	forget_store(part);
+	part->generation = 0;
+	part->adopt = false;
+	count_restart(part);
+	part->crash.stored = 0;
+	crash_judge(&part->crash, &death, &limits, &wait_ms, &offset);
+	part_back_off(part, part->crash.deaths > 1 ? wait_ms : 0);
+	set_lease(part, part->fleet->lease);
+	part_show(part, PART_PENDING);
+}
+
+static void do_kill(struct part *part)
+{
+	set_lease(part, 0);
+	spawn_signal(&part->child, SIGKILL);
+}
+
+static void do_evict(struct part *part)
+{
+	set_lease(part, 0);
+	forget_store(part);
+	part_show(part, PART_FREE);
+	part->generation = 0;
+	part->adopt = false;
+	part->n_quarantine = 0;
+	atomic_store(&slot_of(part)->quarantined, 0);
+	atomic_store(&slot_of(part)->retry_in_ms, 0);
+}
+
+static void on_abandoned(struct ev_loop *loop, ev_io *w, int revents)
+{
+	struct abandoned *a = w->data, **at = &a->fleet->abandoned;
+	siginfo_t status;
+	(void)revents;
+	int pidfd = a->child.pidfd;
+	pid_t pid = a->child.pid;
+	ev_io_stop(loop, w);
+	if (!spawn_reap(&a->child, &status)) {
+		ev_io_set(w, pidfd, EV_READ);
+		ev_io_start(loop, w);
+		return;
+	}
+	log_info("worker.abandoned_gone", "pid=%d", pid);
+	while (*at != a)
+		at = &(*at)->next;
+	*at = a->next;
+	free(a);
+}
+
+/* Its lease is over and its directory has no name: what it still commits lands nowhere. */
+static void do_abandon(struct part *part)
+{
+	struct abandoned *a = calloc(1, sizeof *a);
+	must(a);
+	log_error("worker.abandoned", "partition=%u pid=%d why=\"not dead at the deadline\"",
+		part->number, part->child.pid);
+	part_detach(part);
+	a->fleet = part->fleet;
+	a->child = part->child;
+	part->child = (struct child){0, -1};
+	a->next = part->fleet->abandoned;
+	part->fleet->abandoned = a;
+	ev_io_init(&a->watch, on_abandoned, a->child.pidfd, EV_READ);
+	a->watch.data = a;
+	ev_io_start(part->fleet->opt.loop, &a->watch);
+	do_evict(part);
+}
+
+static void do_park(struct part *part)
+{
+	part_show(part, PART_PARKED);
+	do_kill(part);
+}
+
+static void do_drain(struct part *part)
+{
+	part_show(part, PART_DRAINING);
+	part_tell(part, CONTROL_DRAIN);
+	part_arm(part, config_of(part)->drain_ms / 1000.);
+}
+
+static void do_abort(struct part *part)
+{
+	part->hung = true;
+	log_error("worker.hung", "partition=%u pid=%d action=abort", part->number, part->child.pid);
+	spawn_signal(&part->child, SIGABRT);
+	part_arm(part, ABORT_TO_KILL_S);
+}
+
+void part_apply(struct part *part, enum life_action action)
+{
+	switch (action) {
+	case DO_NOTHING:
+		break;
+	case DO_ADOPT:
+		do_adopt(part);
+		break;
+	case DO_START:
+		part_start(part);
+		break;
+	case DO_RETRY:
+		do_retry(part);
+		break;
+	case DO_REBUILD:
+		do_rebuild(part);
+		break;
+	case DO_RESUME:
+		do_resume(part);
+		break;
+	case DO_ANNOUNCE:
+		part_show(part, part->ready ? PART_READY : PART_REPLAYING);
+		break;
+	case DO_ABORT:
+		do_abort(part);
+		break;
+	case DO_DRAIN:
+		do_drain(part);
+		break;
+	case DO_KILL:
+		do_kill(part);
+		break;
+	case DO_PARK:
+		do_park(part);
+		break;
+	case DO_KEEP:
+		set_lease(part, 0);
+		part_show(part, PART_PARKED);
+		break;
+	case DO_EVICT:
+		do_evict(part);
+		break;
+	case DO_ABANDON:
+		do_abandon(part);
+		break;
+	case DO_ABANDON_RENEW:
+		do_abandon(part);
+		do_adopt(part);
+		break;
+	case DO_STOP:
+		part_tell(part, CONTROL_STOP);
+		part_arm(part, config_of(part)->stop_deadline_ms / 1000.);
+		break;
+	case DO_FINISH:
+		set_lease(part, 0);
+		part_show(part, part->generation ? PART_STOPPED : PART_FREE);
+		break;
+	case LIFE_ACTIONS:
+		must(!"an action");
+	}
+}

@@ -1,0 +1,100 @@
+/*
+ * part.h - one partition as the supervisor sees it; shared by fleet.c, part.c, part_worker.c.
+ *
+ * part.c applies what lifecycle decides: directory, word, lease.  part_worker.c
+ * starts and hears its worker.  fleet.c looks at all partitions: events,
+ * rounds, tokens, timers.
+ */
+#ifndef TALLY_SUPERVISOR_PART_H
+#define TALLY_SUPERVISOR_PART_H
+
+#include <ev.h>
+
+#include "shm/handoff.h"
+#include "shm/stats.h"
+#include "supervisor/crash.h"
+#include "supervisor/fleet.h"
+#include "supervisor/lifecycle.h"
+#include "supervisor/spawn.h"
+
+struct part {
+	struct fleet *fleet;
+	uint32_t number;
+	enum life life;
+	uint64_t generation;  /* 0 = its directory is still to be made */
+	bool adopt;	      /* the directory holds a store that may be resumed */
+	bool ready;	      /* its worker said so */
+	bool unserved;	      /* beyond the partitions that this run knows */
+	bool hung;	      /* SIGABRT sent */
+	uint64_t not_before;  /* CLOCK_BOOTTIME ns: back-off */
+	uint64_t spawned_at;  /* the same clock */
+	uint64_t assigned_at; /* Unix ns, strictly growing */
+	uint32_t restarts;
+	struct child child;
+	int control; /* -1 = none */
+	ev_io child_watch, control_watch;
+	ev_timer timer; /* drain or stop time, or from SIGABRT to SIGKILL */
+	struct crash crash;
+	int64_t quarantine[HANDOFF_QUARANTINE_MAX];
+	uint32_t n_quarantine;
+	struct log_limit log_limit;
+};
+
+/* A worker that did not die in time; nothing names its store any more. */
+struct abandoned {
+	struct abandoned *next;
+	struct fleet *fleet;
+	struct child child;
+	ev_io watch;
+};
+
+struct fleet {
+	struct fleet_options opt;
+	struct part parts[TABLE_CAPACITY];
+	uint32_t partitions;
+	unsigned unacknowledged; /* revocations */
+	unsigned busy;		 /* in the middle of a list: nothing is finished yet */
+	bool stopping, stopped_told;
+	bool grace_wanted; /* something was lost, or leftovers wait: at the next assignment */
+	uint64_t lease;	   /* CLOCK_BOOTTIME ns, for all that is ours */
+	uint64_t contact, ignore_contacts_before;
+	uint64_t judge_from; /* no heartbeat is judged before */
+	uint64_t last_tick;
+	ev_timer pump, deadline, grace;
+	struct abandoned *abandoned;
+};
+
+/* Raises an event: steps the lifecycle, logs, applies the action. */
+void part_event(struct part *part, enum life_event event);
+
+/* Applies an action.  part.c */
+void part_apply(struct part *part, enum life_action action);
+
+void part_init(struct part *part, struct fleet *fleet, uint32_t number);
+
+/* Writes the lease that fleet has, when the partition is ours and wanted. */
+void part_renew(struct part *part);
+
+/* Publishes a state, and logs it: the one place where that happens. */
+void part_show(struct part *part, enum part_state state);
+
+/* Makes the generation if need be, and spawns; raises ON_UNSTARTED when that fails.  part_worker.c
+ */
+void part_start(struct part *part);
+
+/* The next start not before so many ms. */
+void part_back_off(struct part *part, uint32_t wait_ms);
+
+/* ON_TIMER after so many seconds, unless the life changes before. */
+void part_arm(struct part *part, double seconds);
+
+/* Tells the worker, if there is one. */
+void part_tell(struct part *part, enum control_kind kind);
+
+/* Ends the watchers and the control socket; the child must be gone or handed on. */
+void part_detach(struct part *part);
+
+/* Something has changed: start what can be started, acknowledge what is gone.  fleet.c */
+void fleet_changed(struct fleet *fleet);
+
+#endif

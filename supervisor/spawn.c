@@ -1,0 +1,124 @@
+/*
+ * spawn.c - start a child by posix_spawn, and hold it by a pidfd.
+ *
+ *	posix_spawn --> pid --pidfd_open--> pidfd --ev_io--> spawn_reap
+ *
+ * The pid cannot be reused before it is reaped, and nobody else reaps: so the
+ * pidfd is the child's, and so is every signal sent through it.
+ *
+ * Runs in: supervisor, main thread.  Blocks in: posix_spawn, about a millisecond.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shm/check.h"
+#include "shm/err.h"
+#include "supervisor/spawn.h"
+
+#define FIRST_FD 3
+#define FDS_MAX	 8
+
+/*
+ * Two steps, because a source may be one of the targets: all up out of the way,
+ * then down to their places; what is left above is closed.
+ */
+static int plan_descriptors(posix_spawn_file_actions_t *actions, const int *fds, unsigned n_fds)
+{
+	int err = 0, aside = FIRST_FD + FDS_MAX;
+	for (unsigned i = 0; i < n_fds; i++)
+		aside = fds[i] >= aside ? fds[i] + 1 : aside;
+	for (unsigned i = 0; !err && i < n_fds; i++)
+		err = posix_spawn_file_actions_adddup2(actions, fds[i], aside + (int)i);
+	for (unsigned i = 0; !err && i < n_fds; i++)
+		err = posix_spawn_file_actions_adddup2(actions, aside + (int)i, FIRST_FD + (int)i);
+	if (!err)
+		err = posix_spawn_file_actions_addclosefrom_np(actions, FIRST_FD + (int)n_fds);
+	return err;
+}
+
+static int plan_attributes(posix_spawnattr_t *attr)
+{
+	sigset_t none, all;
+	sigemptyset(&none);
+	sigfillset(&all);
+	int err = posix_spawnattr_setsigmask(attr, &none);
+	if (!err)
+		err = posix_spawnattr_setsigdefault(attr, &all);
+	if (!err)
+		err = posix_spawnattr_setpgroup(attr, 0);
+	if (!err)
+		err = posix_spawnattr_setflags(attr,
+			POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+	return err;
+}
+
+/* Settings that are for every process, none of which is a secret or a service manager's. */
+static void clean_environment(char *out[8])
+{
+	static const char *const kept[] = {
+		"PATH=", "TZ=", "LANG=", "JOURNAL_STREAM=", "ASAN_OPTIONS=", "UBSAN_OPTIONS="};
+	size_t n = 0;
+	for (char **e = environ; *e; e++)
+		for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+			if (!strncmp(*e, kept[i], strlen(kept[i])) && n < 7)
+				out[n++] = *e;
+	out[n] = NULL;
+}
+
+int spawn_child(const char *program, char *const argv[], const int *fds, unsigned n_fds,
+	struct child *child)
+{
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attr;
+	char *environment[8];
+	pid_t pid = 0;
+	must(n_fds <= FDS_MAX && !child->pid);
+	posix_spawn_file_actions_init(&actions);
+	posix_spawnattr_init(&attr);
+	clean_environment(environment);
+	int err = plan_descriptors(&actions, fds, n_fds);
+	if (!err)
+		err = plan_attributes(&attr);
+	if (!err)
+		err = posix_spawn(&pid, program, &actions, &attr, argv, environment);
+	posix_spawn_file_actions_destroy(&actions);
+	posix_spawnattr_destroy(&attr);
+	if (err) {
+		errno = err;
+		return err_from_errno(err);
+	}
+	child->pid = pid;
+	child->pidfd = pidfd_open(pid, 0);
+	if (child->pidfd >= 0)
+		return 0;
+	err = errno; /* out of descriptors: without a pidfd we could not end it safely later */
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	*child = (struct child){0, -1};
+	errno = err;
+	return err_from_errno(err);
+}
+
+void spawn_signal(const struct child *child, int sig)
+{
+	if (child->pid)
+		pidfd_send_signal(child->pidfd, sig, NULL, 0);
+}
+
+bool spawn_reap(struct child *child, siginfo_t *status)
+{
+	memset(status, 0, sizeof *status);
+	if (!child->pid)
+		return false;
+	if (waitid(P_PIDFD, (id_t)child->pidfd, status, WEXITED | WNOHANG) || !status->si_pid)
+		return false;
+	close(child->pidfd);
+	*child = (struct child){0, -1};
+	return true;
+}
