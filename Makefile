@@ -3,33 +3,39 @@
 #   make demo      install what is missing, build, and show it all running (DEMO_SECONDS=20 ends by itself)
 #   make check     install what is missing, build, run all tests; the exit code says the truth
 #   make           build everything under build/
-#   make unit      unit tests            make system    system tests (TESTS="tests/system/21*" picks some)
+#   make unit      unit tests            unit-asan, unit-valgrind: the same under these
+#   make system    system tests          TESTS="tests/system/21*" picks some
 #   make layers    folder rules          make samples   sample files against the option table
 #   make bench     measures, as medians and ratios
 #   make install   DESTDIR= PREFIX=/usr  make deps      Debian packages that are missing
-#   make format    clang-format in place
+#   make format    clang-format in place make clean
 #
-# Flavours: SAN=address builds with ASan+UBSan beside the plain one; CC=clang; VARIANT=name.
+# Flavours: SAN=address builds with ASan+UBSan beside the plain one; CC=clang too.
 
-CC     ?= gcc
-PREFIX ?= /usr
-SAN    ?=
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+PREFIX     ?= /usr
+LIBDIR     ?= $(PREFIX)/lib
+UNITDIR    ?= $(PREFIX)/lib/systemd
+SYSCONFDIR ?= /etc
+SAN        ?=
 
 FLAVOUR := $(if $(SAN),-$(SAN))$(if $(filter-out gcc cc,$(notdir $(CC))),-$(notdir $(CC)))
-B      ?= build$(FLAVOUR:-%=/%)
+B       ?= build$(FLAVOUR:-%=/%)
 
 STD      := -std=gnu11 -D_GNU_SOURCE
 WARN     := -Wall -Wextra -Wpedantic -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 CFLAGS   ?= -O2 -g
 ALL_CF   := $(STD) $(WARN) $(CFLAGS) -fPIC -fvisibility=hidden -fstack-protector-strong -I.
-ALL_LD   := -Wl,-z,relro,-z,now $(LDFLAGS)
+ALL_LD   := -Wl,-z,relro,-z,now -Wl,--as-needed $(LDFLAGS)
 ifeq ($(SAN),address)
 ALL_CF   += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 ALL_LD   += -fsanitize=address,undefined
-endif
-ifeq ($(SAN),)
+else
 ALL_CF   += -D_FORTIFY_SOURCE=2
 MIMALLOC := -lmimalloc
+COMPLETE := -Wl,-z,defs
 endif
 
 # --- what each program may touch: these lines are the architecture -------------------------------
@@ -40,20 +46,46 @@ LIBS.worker     := $(MIMALLOC) -lrdkafka -llmdb -lev -lxxhash
 LIBS.queryd     := -llmdb -lxxhash -lyaml -ljansson -lmicrohttpd -lev
 LIBS.tallyctl   := -llmdb -lxxhash -ljansson
 LIBS.broker     := -lrdkafka -ldl
-LIBS.load       := -lrdkafka -lxxhash
-LIBS.unit       := -lcmocka -llmdb -lxxhash -lyaml -ljansson -lprotobuf-c -lev
+LIBS.load       := -lrdkafka -lxxhash -lm
+LIBS.libtally   := -llmdb -lxxhash
+LIBS.tests      := -lcmocka -lrdkafka -llmdb -lev -lyaml -ljansson -lmicrohttpd -lsystemd -lxxhash \
+		   -lprotobuf-c -lm
 # -------------------------------------------------------------------------------------------------
 
-SHM_SRC  := $(wildcard shm/*.c)
-SHM_OBJ  := $(SHM_SRC:%.c=$B/%.o)
-PROGRAMS := $B/tallyd $B/tally-worker $B/tally-queryd $B/tallyctl $B/tally-broker $B/tally-load
-UNIT     := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/test_*.c))
+# --- what Debian has to give (the one list; `make deps` installs what is missing) ----------------
+DEBIAN := gcc libc6-dev pkg-config protobuf-c-compiler \
+	librdkafka-dev liblmdb-dev libev-dev libyaml-dev libjansson-dev libmicrohttpd-dev \
+	libxxhash-dev libsystemd-dev libmimalloc-dev libprotobuf-c-dev libcmocka-dev \
+	perl procps curl jq kcat
+# -------------------------------------------------------------------------------------------------
 
-obj       = $(patsubst %.c,$B/%.o,$(wildcard $1/*.c $1/*/*.c))
-link      = $(CC) $(ALL_CF) -o $@ $(filter %.o %.a,$^) $(ALL_LD) $1 -pthread
+VERSION  := $(shell awk '/define TALLY_VERSION_MAJOR/ { a = $$3 } /define TALLY_VERSION_MINOR/ { b = $$3 } \
+		END { print a "." b ".0" }' shm/tally.h)
+PROGRAMS := $(addprefix $B/,tallyd tally-worker tally-queryd tallyctl tally-broker tally-load)
+LIBRARY  := $B/libtally.a $B/libtally.so $B/libtally.so.0 $B/tally.pc
+UNIT     := $(patsubst tests/%.c,$B/%,$(wildcard tests/unit/test_*.c))
+TOOLS    := $(patsubst tests/tools/%.c,$B/tests/%,$(wildcard tests/tools/*.c))
+BENCH    := $(patsubst tests/%.c,$B/%,$(wildcard tests/bench/*.c))
+VARIANTS := $(addprefix $B/variants/,poison/tally-worker lookups/tally-worker)
+COMMA    := ,
+TESTS    ?= $(sort $(wildcard tests/system/[0-9]*.sh))
 
-all: $(PROGRAMS) $B/libtally.a $B/libtally.so $B/tally.pc
-.PHONY: all
+# What a reader needs of the ground floor, and nothing else.
+READER   := check err log host clock window record segment table stats store usage client
+
+src       = $(wildcard $1/*.c $1/*/*.c)
+obj       = $(patsubst %.c,$B/%.o,$(call src,$1))
+parts     = $(filter-out $B/$1/main.o,$(call obj,$1))
+link      = $(CC) $(ALL_CF) -o $@ $(filter %.o,$^) $(ALL_LD) \
+	    -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $1 -pthread
+archive   = rm -f $@ && $(AR) rcs $@ $^
+
+all: $(PROGRAMS) $(LIBRARY)
+programs: $(PROGRAMS)
+test-programs: $(UNIT) $(TOOLS) $(VARIANTS)
+.PHONY: all programs test-programs
+.DELETE_ON_ERROR:
+.SECONDARY:
 
 $B/tallyd:       $(call obj,supervisor) $B/libshm.a    ; $(call link,$(LIBS.supervisor))
 $B/tally-worker: $(call obj,worker) $B/libshm.a        ; $(call link,$(LIBS.worker))
@@ -62,14 +94,172 @@ $B/tallyctl:     $(call obj,tools/tallyctl) $B/libshm.a; $(call link,$(LIBS.tall
 $B/tally-broker: $(call obj,tools/broker) $B/libshm.a  ; $(call link,$(LIBS.broker))
 $B/tally-load:   $(call obj,tools/load) $B/libshm.a    ; $(call link,$(LIBS.load))
 
-$B/libshm.a: $(SHM_OBJ)
-	@rm -f $@
-	ar rcs $@ $^
+$B/libshm.a: $(call obj,shm); $(archive)
+
+# libtally: one object whose only global names are those of tally.h.
+$B/tally.o: $(patsubst %.c,$B/%.o,$(foreach m,$(READER),$(wildcard shm/$m.c shm/$m_*.c)))
+	$(LD) -r -o $@ $^
+	objcopy --localize-hidden $@
+
+$B/libtally.a: $B/tally.o; $(archive)
+
+$B/libtally.so.0: $B/tally.o shm/tally.map
+	$(CC) $(ALL_CF) -shared -Wl,-soname,$(@F) -Wl,--version-script=shm/tally.map -o $@ $< \
+		$(COMPLETE) $(ALL_LD) $(LIBS.libtally) -pthread
+
+$B/libtally.so: $B/libtally.so.0
+	ln -sfn $(<F) $@
+
+$B/tally.pc: shm/tally.pc.in shm/tally.h Makefile
+	sed -e 's|@PREFIX@|$(PREFIX)|;s|@LIBDIR@|$(LIBDIR)|;s|@VERSION@|$(VERSION)|' $< >$@
 
 -include $(shell find $B -name '*.d' 2>/dev/null)
 
-$B/%.o: %.c
+$B/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CF) $(CF.$*) -MMD -MP -c -o $@ $<
+	$(CC) $(ALL_CF) -MMD -MP -c -o $@ $<
 
-include $(wildcard *.mk */*.mk tests/*/*.mk)
+# --- test programs -------------------------------------------------------------------------------
+# A unit test gets the ground floor and the folders whose headers it includes, without their main.
+
+FOLDERS := supervisor worker tools/queryd tools/tallyctl tools/broker tools/load
+$(foreach f,$(FOLDERS),$(eval $B/$(notdir $f).a: $(call parts,$f); $$(archive)))
+uses     = $(foreach f,$(FOLDERS),$(if $(shell grep -l '"$f/' $1),$B/$(notdir $f).a))
+
+PROTO := $(patsubst %.proto,$B/%.pb-c,$(wildcard tests/unit/*.proto))
+$(PROTO:%=%.c): $B/%.pb-c.c: %.proto
+	@mkdir -p $(@D)
+	protoc-c --c_out=$(@D) --proto_path=$(<D) $<
+$(PROTO:%=%.h): %.h: %.c ;
+$(PROTO:%=%.o): %.o: %.c
+	$(CC) $(STD) $(CFLAGS) -fPIC -MMD -MP -c -o $@ $<
+$B/proto.a: $(PROTO:%=%.o); $(archive)
+
+# The generated headers have to be there before anything under tests/ is compiled.
+$B/tests/%.o: tests/%.c Makefile | $(PROTO:%=%.h)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CF) -I$B -I$B/tests/unit -MMD -MP -c -o $@ $<
+
+$(foreach t,$(UNIT),$(eval $t: $(call uses,tests/unit/$(notdir $t).c)))
+$(UNIT): $B/unit/%: $B/tests/unit/%.o $B/proto.a $B/libshm.a
+	@mkdir -p $(@D)
+	$(call link,$(LD.$*) $(LIBS.tests))
+$(foreach t,$(BENCH),$(eval $t: $(call uses,tests/bench/$(notdir $t).c)))
+$(BENCH): $B/bench/%: $B/tests/bench/%.o $B/libshm.a
+	@mkdir -p $(@D)
+	$(call link,$(MIMALLOC) $(LIBS.tests))
+$B/tests/lib-dump: $B/tests/tools/lib-dump.o $B/libtally.a
+	$(call link,$(LIBS.libtally))
+$(filter-out $B/tests/lib-dump,$(TOOLS)): $B/tests/%: $B/tests/tools/%.o $B/proto.a $B/libshm.a
+	$(call link,$(LIBS.tests))
+
+# A worker that aborts on a poisoned record, and one whose look-ups by time are told what to answer.
+$B/variants/poison/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CF) -DTALLY_TEST_POISON -MMD -MP -c -o $@ $<
+$B/variants/poison/libshm.a: $(patsubst %.c,$B/variants/poison/%.o,$(call src,shm)); $(archive)
+$B/variants/poison/tally-worker: $(patsubst %.c,$B/variants/poison/%.o,$(call src,worker)) \
+		$B/variants/poison/libshm.a
+	$(call link,$(LIBS.worker))
+$B/variants/lookups/tally-worker: $(call obj,worker) $B/tests/fake/lookups.o $B/libshm.a
+	@mkdir -p $(@D)
+	$(call link,-Wl$(COMMA)--wrap=rd_kafka_offsets_for_times $(LIBS.worker))
+
+# --- checks --------------------------------------------------------------------------------------
+
+check: deps
+	@$(MAKE) --no-print-directory all test-programs
+	@failed=; for t in unit layers samples system; do \
+		echo "== $$t"; $(MAKE) --no-print-directory $$t || failed="$$failed $$t"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "check: FAILED:$$failed"; exit 1; else echo "check: all passed"; fi
+
+# Runs every test, then says which failed.  With CI set, a skipped test is a failed one.
+define run_unit
+	@failed=; for t in $(UNIT); do \
+		out=$$($1 $$t 2>&1); rc=$$?; printf '%s\n' "$$out"; \
+		case "$${CI:+ci} $$out" in ci*'[  SKIPPED ]'*) rc=1;; esac; \
+		[ $$rc = 0 ] || failed="$$failed $$(basename $$t)"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "unit: FAILED:$$failed"; exit 1; \
+	else echo "unit: $(words $(UNIT)) programs passed"; fi
+endef
+
+unit: $(UNIT)
+	$(call run_unit,)
+unit-asan:
+	$(MAKE) --no-print-directory SAN=address B=$B/address unit
+unit-valgrind: $(UNIT)
+	$(call run_unit,valgrind -q --error-exitcode=9 --leak-check=full)
+
+TEST_TIMEOUT ?= 300
+system: all test-programs
+	B="$(abspath $B)" prove --timer -j1 --exec 'timeout -k 20 $(TEST_TIMEOUT) bash' $(TESTS)
+
+layers: all
+	tests/layers.sh $B
+
+samples: all
+	$B/tallyd --print-config | diff -u etc/tally.yaml -
+	$B/tallyd -t -c etc/tally.yaml
+	sed -n '/^```c$$/,/^```$$/{/^```/!p}' README.md >$B/readme.c
+	$(CC) $(WARN) -Wno-missing-prototypes -Ishm -o $B/readme $B/readme.c $B/libtally.a $(LDFLAGS) $(LIBS.libtally)
+
+bench: all test-programs $(BENCH)
+	@set -e; for t in $(sort $(wildcard tests/bench/[0-9]*.sh)); do B="$(abspath $B)" bash $$t; done
+
+demo: deps
+	@$(MAKE) --no-print-directory programs
+	@B="$(abspath $B)" tools/demo.sh
+
+.PHONY: check unit unit-asan unit-valgrind system layers samples bench demo
+
+# --- the rest ------------------------------------------------------------------------------------
+
+deps:
+	@missing=; for p in $(DEBIAN); do \
+		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$p 2>/dev/null)" = installed ] || \
+			missing="$$missing $$p"; \
+	done; \
+	[ -n "$$missing" ] || exit 0; \
+	if [ "$$(id -u)" = 0 ]; then as=; \
+	elif command -v sudo >/dev/null; then as=sudo; \
+	else echo "deps: missing Debian packages; as root, run: apt-get install$$missing" >&2; exit 1; fi; \
+	get="$$as env DEBIAN_FRONTEND=noninteractive apt-get -q -y"; \
+	install="$$get install --no-install-recommends$$missing"; \
+	echo "deps: installing$$missing"; \
+	ls /var/lib/apt/lists/*_Packages* >/dev/null 2>&1 || $$get update </dev/null; \
+	$$install </dev/null || { $$get update </dev/null && $$install </dev/null; }
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include \
+		$(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(SYSCONFDIR)/tally \
+		$(DESTDIR)$(UNITDIR)/system $(DESTDIR)$(PREFIX)/lib/sysusers.d $(DESTDIR)$(PREFIX)/lib/tmpfiles.d
+	install $B/tallyd $B/tally-worker $B/tally-queryd $(DESTDIR)$(PREFIX)/sbin
+	install $B/tallyctl $B/tally-broker $B/tally-load $(DESTDIR)$(PREFIX)/bin
+	install -m 644 shm/tally.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 $B/libtally.a $(DESTDIR)$(LIBDIR)
+	install $B/libtally.so.0 $(DESTDIR)$(LIBDIR)
+	ln -sfn libtally.so.0 $(DESTDIR)$(LIBDIR)/libtally.so
+	install -m 644 $B/tally.pc $(DESTDIR)$(LIBDIR)/pkgconfig
+	install -m 644 etc/systemd/tally.service $(DESTDIR)$(UNITDIR)/system
+	install -m 644 etc/systemd/sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/tally.conf
+	install -m 644 etc/systemd/tmpfiles.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/tally.conf
+	for f in $(notdir $(wildcard etc/*.yaml)); do \
+		[ -e $(DESTDIR)$(SYSCONFDIR)/tally/$$f ] || \
+			install -m 640 etc/$$f $(DESTDIR)$(SYSCONFDIR)/tally/$$f || exit 1; \
+	done
+	for f in $(wildcard etc/man/*.[1-8]); do \
+		install -D -m 644 $$f $(DESTDIR)$(PREFIX)/share/man/man$${f##*.}/$${f##*/} || exit 1; \
+	done
+
+format:
+	clang-format -i $(foreach d,shm supervisor worker tools tests,$(shell find $d -name '*.[ch]'))
+
+clean:
+	rm -rf $B
+
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
+
+.PHONY: deps install format clean help

@@ -22,10 +22,11 @@
 #define CLOCK_HOLD_MS (10 * 60 * 1000)
 
 struct clock {
-	int64_t now_ms;	     /* last answer */
-	uint64_t boot_ns;    /* boot time of the last answer */
-	uint64_t off_since;  /* boot ns since when wall time differs by more than a step; 0 = it does not */
-	int64_t off_ms;	     /* by how much: wall - now, as last seen */
+	int64_t now_ms;	    /* last answer */
+	uint64_t boot_ns;   /* boot time of the last answer */
+	uint64_t off_since; /* boot ns since when wall time differs by more than a step; 0 = it does
+			       not */
+	int64_t off_ms;	    /* by how much: wall - now, as last seen */
 };
 
 /* Starts at `wall_ms`, or at `floor_ms` (the store's own clock) when that is later. */

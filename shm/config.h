@@ -26,57 +26,60 @@ struct config_property {
 };
 
 struct config {
-	char run_dir[CONFIG_TEXT_SIZE];	 /* run_dir */
-	char instance[64];		 /* instance: name in logs and metrics; "" = host name */
-	char zone[64];			 /* zone */
-	uint32_t log_level;		 /* log_level: enum log_level */
-	int64_t clock_offset_ms;	 /* clock_offset */
+	char run_dir[CONFIG_TEXT_SIZE]; /* run_dir */
+	char instance[64];		/* instance: name in logs and metrics; "" = host name */
+	char zone[64];			/* zone */
+	uint32_t log_level;		/* log_level: enum log_level */
+	int64_t clock_offset_ms;	/* clock_offset */
 
-	char brokers[1024];		     /* kafka.brokers -> bootstrap.servers */
-	char topic[CONFIG_TEXT_SIZE];	     /* kafka.topic */
-	char group[CONFIG_TEXT_SIZE];	     /* kafka.group */
+	char brokers[1024];			  /* kafka.brokers -> bootstrap.servers */
+	char topic[CONFIG_TEXT_SIZE];		  /* kafka.topic */
+	char group[CONFIG_TEXT_SIZE];		  /* kafka.group */
 	char group_instance_id[CONFIG_TEXT_SIZE]; /* kafka.group_instance_id */
-	char assignor[64];		     /* kafka.assignor */
-	uint32_t partitions;		     /* kafka.partitions: 0 = what the topic has */
-	uint32_t session_timeout_ms;	     /* kafka.session_timeout */
-	uint32_t heartbeat_interval_ms;	     /* kafka.heartbeat_interval */
-	uint32_t max_poll_interval_ms;	     /* kafka.max_poll_interval */
-	bool read_uncommitted;		     /* kafka.isolation: read_committed | read_uncommitted */
+	char assignor[64];			  /* kafka.assignor */
+	uint32_t partitions;			  /* kafka.partitions: 0 = what the topic has */
+	uint32_t session_timeout_ms;		  /* kafka.session_timeout */
+	uint32_t heartbeat_interval_ms;		  /* kafka.heartbeat_interval */
+	uint32_t max_poll_interval_ms;		  /* kafka.max_poll_interval */
+	bool read_uncommitted; /* kafka.isolation: read_committed | read_uncommitted */
 	struct config_property properties[CONFIG_PROPERTIES_MAX]; /* kafka.properties: map */
 	uint32_t n_properties;
 
 	uint32_t active_window_ms; /* window.active: whole minutes */
 	uint32_t rate_window_ms;   /* window.rate: whole minutes, at most 5 */
 
-	uint32_t replay_margin_ms;	/* replay.margin */
-	uint32_t replay_batch;		/* replay.batch */
-	uint32_t replay_concurrency;	/* replay.concurrency */
-	uint32_t replay_queue;		/* replay.queue */
-	uint32_t offsets_timeout_ms;	/* replay.offsets_timeout */
-	bool ready_on_lookup_failure;	/* replay.on_lookup_failure: retry | ready */
-	bool cpu_affinity;		/* replay.cpu_affinity */
-	uint32_t flush_ms;		/* replay.flush */
-	uint32_t stall_timeout_ms;	/* replay.stall_timeout */
+	uint32_t replay_margin_ms;    /* replay.margin */
+	uint32_t replay_batch;	      /* replay.batch */
+	uint32_t replay_concurrency;  /* replay.concurrency */
+	uint32_t replay_queue;	      /* replay.queue */
+	uint32_t offsets_timeout_ms;  /* replay.offsets_timeout */
+	bool ready_on_lookup_failure; /* replay.on_lookup_failure: retry | ready */
+	bool cpu_affinity;	      /* replay.cpu_affinity */
+	uint32_t flush_ms;	      /* replay.flush */
+	uint32_t stall_timeout_ms;    /* replay.stall_timeout */
 
-	uint64_t store_map_bytes;	/* store.map_size */
-	uint32_t store_readers;		/* store.readers */
+	uint64_t store_map_bytes; /* store.map_size */
+	uint32_t store_readers;	  /* store.readers */
 
-	uint32_t revoke_deadline_ms;	/* supervisor.revoke_deadline */
-	uint32_t drain_ms;		/* supervisor.drain */
-	uint32_t lost_grace_ms;		/* supervisor.lost_grace: 0 = one session timeout */
-	uint32_t stop_deadline_ms;	/* supervisor.stop_deadline */
-	uint32_t commit_allowance_ms;	/* supervisor.commit_allowance: longest commit, taken off the lease */
-	uint32_t hang_timeout_ms;	/* supervisor.hang_timeout */
-	uint32_t restart_min_ms;	/* supervisor.restart_min */
-	uint32_t restart_max_ms;	/* supervisor.restart_max */
+	uint32_t revoke_deadline_ms;  /* supervisor.revoke_deadline */
+	uint32_t drain_ms;	      /* supervisor.drain */
+	uint32_t lost_grace_ms;	      /* supervisor.lost_grace: 0 = one session timeout */
+	uint32_t stop_deadline_ms;    /* supervisor.stop_deadline */
+	uint32_t commit_allowance_ms; /* supervisor.commit_allowance: longest commit, taken off the
+					 lease */
+	uint32_t hang_timeout_ms;     /* supervisor.hang_timeout */
+	uint32_t restart_min_ms;      /* supervisor.restart_min */
+	uint32_t restart_max_ms;      /* supervisor.restart_max */
 	char worker_program[CONFIG_TEXT_SIZE]; /* supervisor.worker_program: "" = beside tallyd */
 	char query_program[CONFIG_TEXT_SIZE];  /* supervisor.query_program: "" = beside tallyd */
-	char reader_group[64];		/* supervisor.reader_group: "" = leave the group as it is */
+	char reader_group[64]; /* supervisor.reader_group: "" = leave the group as it is */
 
-	bool query_enabled;		/* query.enabled */
-	char http_listen[CONFIG_TEXT_SIZE]; /* query.http_listen: "127.0.0.1:3100"; port 0 = any free one */
-	uint32_t http_threads;		/* query.http_threads */
-	uint32_t metrics_tenants;	/* query.metrics_tenants: so many of the largest tenants in /metrics */
+	bool query_enabled;		    /* query.enabled */
+	char http_listen[CONFIG_TEXT_SIZE]; /* query.http_listen: "127.0.0.1:3100"; port 0 = any
+					       free one */
+	uint32_t http_threads;		    /* query.http_threads */
+	uint32_t metrics_tenants; /* query.metrics_tenants: so many of the largest tenants in
+				     /metrics */
 };
 
 struct config_error {
@@ -86,7 +89,10 @@ struct config_error {
 /* Defaults alone (kafka.brokers and kafka.topic have none and stay empty). */
 void config_defaults(struct config *config);
 
-/* Reads and checks a file.  ERR_INVALID or an error of opening it, with *error filled. */
+/*
+ * Reads and checks a file.  ERR_INVALID or an error of opening it, with *error
+ * filled and nothing in *config to be freed.
+ */
 int config_load(const char *path, struct config *config, struct config_error *error);
 
 /* The same from memory; `name` stands for the file in messages.  For tests. */
@@ -95,7 +101,18 @@ int config_parse(const char *name, const char *text, size_t len, struct config *
 
 void config_free(struct config *config);
 
-/* --print-config: every option with section, default, unit, bounds and prose: a valid tally.yaml. */
+/* The value of this librdkafka property must not be logged or shown. */
+bool config_property_secret(const char *name);
+
+/*
+ * Takes a listen address apart: "127.0.0.1:3100", "[::1]:3100", "localhost:0".
+ * The host comes without brackets.  ERR_INVALID when it is none, or host is too
+ * small for it.
+ */
+int config_listen_split(const char *listen, char *host, size_t size, uint16_t *port);
+
+/* --print-config: every option with section, default, unit, bounds and prose: a valid tally.yaml.
+ */
 void config_print(FILE *out);
 
 #endif

@@ -168,11 +168,10 @@ void log_line(enum log_level level, const char *event, const char *fmt, ...)
 	if (fmt && *fmt && len + 1 < sizeof(raw)) {
 		raw[len++] = ' ';
 		va_start(args, fmt);
-		errno = saved_errno; /* for %m */
 		vsnprintf(raw + len, sizeof(raw) - len, fmt, args);
 		va_end(args);
 	}
-	len = escape(line, sizeof(line) - 1, raw, false);
+	len = escape(line, sizeof(line), raw, false); /* its NUL becomes the newline */
 	while (len > 0 && line[len - 1] == ' ')
 		len--;
 	line[len++] = '\n';

@@ -18,6 +18,7 @@
  *
  * Runs in: worker, load, tests.  Blocks in: nowhere.
  */
+#include <endian.h>
 #include <string.h>
 
 #include "shm/record.h"
@@ -34,7 +35,7 @@ struct reader {
 	const uint8_t *at, *end;
 };
 
-static inline bool read_varint(struct reader *in, unsigned bytes_max, uint64_t *value)
+static bool read_varint_by_byte(struct reader *in, unsigned bytes_max, uint64_t *value)
 {
 	const uint8_t *at = in->at;
 	size_t left = (size_t)(in->end - at);
@@ -54,11 +55,47 @@ static inline bool read_varint(struct reader *in, unsigned bytes_max, uint64_t *
 	return false;
 }
 
+/* Tags and lengths: nearly always one byte. */
+static inline bool read_short(struct reader *in, uint64_t *value)
+{
+	if (in->at < in->end && *in->at < 0x80) {
+		*value = *in->at++;
+		return true;
+	}
+	return read_varint_by_byte(in, 5, value);
+}
+
+/*
+ * Hashes fill 9 or 10 bytes, one as often as the other: a loop that ends here
+ * or there mispredicts.  So 7-bit groups are packed in halves of a word, and
+ * the 10th byte is taken without a branch.
+ */
+static inline bool read_number(struct reader *in, uint64_t *value)
+{
+	uint64_t v, tenth, more = 0x8080808080808080;
+
+	if (in->end - in->at < 10)
+		return read_varint_by_byte(in, 10, value);
+	memcpy(&v, in->at, 8);
+	v = le64toh(v);
+	if ((v & more) != more)
+		return read_varint_by_byte(in, 10, value);
+	v = (v & 0x007f007f007f007f) | (v & 0x7f007f007f007f00) >> 1;
+	v = (v & 0x00003fff00003fff) | (v & 0x3fff00003fff0000) >> 2;
+	v = (v & 0x000000000fffffff) | (v & 0x0fffffff00000000) >> 4;
+	tenth = in->at[8] >> 7;
+	if (tenth & in->at[9] >> 7)
+		return false;
+	*value = v | (uint64_t)(in->at[8] & 0x7f) << 56 | (in->at[9] & tenth) << 63;
+	in->at += 9 + tenth;
+	return true;
+}
+
 static inline bool read_tag(struct reader *in, uint32_t *tag)
 {
 	uint64_t v;
 
-	if (!read_varint(in, 5, &v) || v >> 3 == 0 || v >> 3 > FIELD_MAX)
+	if (!read_short(in, &v) || v >> 3 == 0 || v >> 3 > FIELD_MAX)
 		return false;
 	*tag = (uint32_t)v;
 	return true;
@@ -68,7 +105,7 @@ static inline bool read_bytes(struct reader *in, const uint8_t **data, size_t *l
 {
 	uint64_t v;
 
-	if (!read_varint(in, 5, &v) || v > LENGTH_MAX || v > (uint64_t)(in->end - in->at))
+	if (!read_short(in, &v) || v > LENGTH_MAX || v > (uint64_t)(in->end - in->at))
 		return false;
 	*data = in->at;
 	*len = (size_t)v;
@@ -95,7 +132,7 @@ static bool skip_value(struct reader *in, uint32_t tag)
 
 	switch (tag & 7) {
 	case WIRE_VARINT:
-		return read_varint(in, 10, &v);
+		return read_number(in, &v);
 	case WIRE_BYTES:
 		return read_bytes(in, &data, &len);
 	case WIRE_64:
@@ -144,10 +181,10 @@ static bool decode_metadata(struct reader in, struct record *record)
 			return false;
 		switch (tag) {
 		case TAG(1, WIRE_VARINT):
-			ok = read_varint(&in, 10, &record->hash);
+			ok = read_number(&in, &record->hash);
 			break;
 		case TAG(2, WIRE_VARINT):
-			ok = read_varint(&in, 10, &record->size);
+			ok = read_number(&in, &record->size);
 			break;
 		case TAG(3, WIRE_BYTES):
 			ok = read_text(&in, &record->policy, &record->policy_len);
@@ -242,29 +279,48 @@ static size_t text_char(const uint8_t *s, size_t left)
 	return n;
 }
 
+/* No byte above 0x7f, and none that borrows from its neighbour: ASCII without NUL. */
+static inline bool eight_plain(uint64_t eight)
+{
+	return ((eight | (eight - 0x0101010101010101)) & 0x8080808080808080) == 0;
+}
+
+static inline bool text_plain(const uint8_t *s, size_t len)
+{
+	uint64_t eight;
+	uint32_t four[2];
+
+	if (len >= 8) {
+		for (size_t i = 0; i + 8 < len; i += 8) {
+			memcpy(&eight, s + i, 8);
+			if (!eight_plain(eight))
+				return false;
+		}
+		memcpy(&eight, s + len - 8, 8); /* may overlap */
+		return eight_plain(eight);
+	}
+	if (len >= 4) {
+		memcpy(&four[0], s, 4);
+		memcpy(&four[1], s + len - 4, 4);
+		return eight_plain((uint64_t)four[0] << 32 | four[1]);
+	}
+	for (size_t i = 0; i < len; i++)
+		if (s[i] == 0 || s[i] > 0x7f)
+			return false;
+	return true;
+}
+
 bool record_text_ok(const void *text, size_t len)
 {
-	const uint64_t high = 0x8080808080808080, ones = 0x0101010101010101;
 	const uint8_t *s = text;
 	size_t n;
 
-	while (len) {
-		uint64_t eight;
-
-		if (len >= 8) {
-			memcpy(&eight, s, 8);
-			/* no byte above 0x7f, and none that borrows: all ASCII, no NUL */
-			if (((eight | (eight - ones)) & high) == 0) {
-				s += 8;
-				len -= 8;
-				continue;
-			}
-		}
+	if (text_plain(s, len))
+		return true;
+	for (; len; s += n, len -= n) {
 		n = text_char(s, len);
 		if (n == 0)
 			return false;
-		s += n;
-		len -= n;
 	}
 	return true;
 }

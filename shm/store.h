@@ -11,8 +11,11 @@
  *
  * Writer: WRITEMAP | NOSYNC | NOMETASYNC | NOTLS, safe against the death of the
  * process (not of the kernel: identity.boot_id guards that), with the guard
- * that makes WRITEMAP safe on a full file system: store_reserve before every
- * transaction.  Exactly one writer process per store.
+ * that makes WRITEMAP safe on a full file system: store_reserve at the start of
+ * every transaction.  Exactly one writer process per store.
+ *
+ * Threads: a write handle belongs to one thread.  Read transactions may be
+ * begun on one handle by several threads; each transaction stays in its thread.
  *
  * A pointer into the store lives until its transaction ends; none leaves shm/.
  */
@@ -43,10 +46,11 @@ struct store_txn {
 struct store_facts {
 	uint64_t map_bytes;
 	uint64_t used_bytes;	/* (last page + 1) x page size */
-	uint64_t free_pages;	/* pages on the free list; writer only, as of the last commit */
+	uint64_t free_pages;	/* pages on the free list, as of the last commit */
 	uint64_t last_txn;	/* id */
-	uint64_t oldest_reader; /* id of the oldest transaction that a reader holds; last_txn when none */
-	uint32_t readers, readers_max;
+	uint64_t oldest_reader; /* id of the oldest one that a reader holds; last_txn when none */
+	uint32_t readers;	/* slots taken, idle ones included */
+	uint32_t readers_max;
 	uint32_t page_size;
 };
 
@@ -68,18 +72,24 @@ int store_open_reader(const char *path, struct store **out);
 void store_close(struct store **store);
 
 /*
- * Makes sure that a transaction that dirties up to `pages` more pages cannot
- * run out of file system: fallocate(KEEP_SIZE) beyond the last page in use.
- * ERR_FULL: no room (or beyond the map); nothing has changed.  Cheap when
- * there is room already.
+ * Write transactions: one at a time.  Read transactions: any number, short, on
+ * either kind of handle.  ERR_BUSY for a reader: all slots are taken, or the map
+ * has grown and other transactions of this process are in the way: try again.
  */
-int store_reserve(struct store *store, uint64_t pages);
-
-/* Write transactions: one at a time.  Read transactions: any number, short. */
 void store_begin(struct store_txn *txn, struct store *store);
 void store_begin_read(struct store_txn *txn, struct store *store);
 int store_commit(struct store_txn *txn); /* 0 or the first error; the transaction is over */
 void store_abort(struct store_txn *txn); /* also ends a read transaction; idempotent */
+
+/*
+ * Inside a write transaction, before its first change: makes sure that dirtying
+ * up to `pages` pages cannot run out of file system.  Counts the free pages that
+ * LMDB may reuse, then fallocate(KEEP_SIZE)s beyond the last page in use; cheap
+ * when there is room already.  No room: txn->err = ERR_FULL, nothing has
+ * changed.  The end of the map is not looked at: there LMDB's own error (also
+ * ERR_FULL) comes from a put.
+ */
+void store_reserve(struct store_txn *txn, uint64_t pages);
 
 /* false when absent (txn->err stays 0) or on error (txn->err set). */
 bool store_get(struct store_txn *txn, struct store_bytes key, struct store_bytes *value);
@@ -93,7 +103,7 @@ bool store_next(struct store_txn *txn, struct store_bytes *key, struct store_byt
 
 void store_put(struct store_txn *txn, struct store_bytes key, struct store_bytes value);
 
-/* Replaces the value at the cursor (as left by store_seek/next on `key`); same length as the old. */
+/* Replaces the value at the cursor, as left by store_seek or store_next on `key`; same length. */
 void store_put_current(struct store_txn *txn, struct store_bytes key, struct store_bytes value);
 
 void store_delete(struct store_txn *txn, struct store_bytes key); /* absent: no error */

@@ -36,6 +36,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 
 #define TALLY_VERSION_MAJOR 0
 #define TALLY_VERSION_MINOR 1
@@ -52,6 +55,13 @@ extern "C" {
 #define TALLY_EINVALID	 (-11) /* an argument out of its range */
 #define TALLY_ENAMESPACE (-12) /* tallyd runs in another PID namespace */
 
+/*
+ * Calls that add up partitions answer (0) when at least one could be read, and
+ * say in `basis` how much is missing.  When none could: the reason why (EBUSY,
+ * EACCES, ...), else TALLY_ESTALE when tallyd is gone, else TALLY_ENOTREADY.
+ * TALLY_ENOTREADY also when partitions kept changing under three tries.
+ */
+
 /* The sentence for a code.  Never NULL. */
 const char *tally_error(int err);
 
@@ -63,7 +73,11 @@ struct tally;
  */
 #define TALLY_STALE_OK 1u
 
-/* Attaches to a run directory.  `*out` is ended by tally_close, which nulls it. */
+/*
+ * Attaches to a run directory.  `*out` is ended by tally_close, which nulls it.
+ * A tallyd that has stopped or died is no error here: the calls say so.  A
+ * restarted tallyd is found again by the next call, without a new handle.
+ */
 int tally_open(const char *run_dir, unsigned flags, struct tally **out);
 void tally_close(struct tally **tally);
 
@@ -232,9 +246,28 @@ struct tally_part_usage {
 	int64_t as_of_ms; /* "now" of the answer */
 	uint64_t streams, bytes;
 };
+/* TALLY_ENOTFOUND: unknown tenant; the first three fields are filled all the same. */
 int tally_partition_usage(struct tally *tally, uint32_t partition, const char *tenant,
 	struct tally_part_usage *out);
 
+/*
+ * Looks up many streams of one tenant, one transaction per partition: for
+ * those who ask about every push.  hash is given, the rest is filled.  0 also
+ * when some (or all) could not be answered: see `result` of each.
+ */
+struct tally_lookup {
+	uint64_t hash;
+	uint64_t generation; /* of the partition; 0 = not answered */
+	uint32_t partition;
+	int result; /* 0, TALLY_ENOTFOUND, TALLY_ENOTREADY, or why its store cannot be read */
+	int active;
+	int64_t last_seen_ms; /* to the second */
+};
+int tally_lookup(struct tally *tally, const char *tenant, struct tally_lookup *streams, size_t n);
+
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

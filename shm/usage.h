@@ -121,6 +121,12 @@ struct usage_options {
 int usage_open(const struct usage_options *options, struct usage **out, bool *boot_differs);
 void usage_close(struct usage **usage);
 
+/*
+ * The store, for read transactions in the writer's own process (usage_verify,
+ * tests): LMDB forbids to open it there a second time.  Borrowed.
+ */
+struct store *usage_store(struct usage *usage);
+
 /* As of the last commit.  Borrowed; valid until usage_close. */
 const struct usage_meta *usage_meta(const struct usage *usage);
 

@@ -27,8 +27,13 @@ static void set(void *arg, const char *name, const char *value)
 {
 	struct conf_builder *b = arg;
 	char message[400];
-	if (!b->why[0] && rd_kafka_conf_set(b->conf, name, value, message, sizeof message) !=
-				  RD_KAFKA_CONF_OK)
+	if (b->why[0] || rd_kafka_conf_set(b->conf, name, value, message, sizeof message) ==
+				 RD_KAFKA_CONF_OK)
+		return;
+	/* librdkafka's words repeat the value. */
+	if (config_property_secret(name))
+		snprintf(b->why, 512, "kafka.properties: %s: librdkafka refuses its value", name);
+	else
 		snprintf(b->why, 512, "kafka.properties: %s", message);
 }
 

@@ -1,0 +1,366 @@
+/*
+ * client.c - a reader's handle, and the protocol that makes its answers safe.
+ *
+ *	word says ready, lease runs --> that generation's store --> one read transaction,
+ *	       ^                                                     copied out
+ *	       '-- changed: thrown away, asked again (3 times) <-- word and lease again
+ *
+ * Nothing that is found in the run directory is believed: names are made here
+ * from checked numbers, a store must say itself that it is the one that was
+ * meant, and texts are cut and cleaned.  A table that was replaced is found
+ * at the start of the next call.
+ *
+ * Runs in: every reader.  Blocks in: opening files.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shm/client_private.h"
+#include "shm/err.h"
+#include "shm/host.h"
+
+/* ------------------------------------------------------------------ the handle */
+
+/* Wall time plus the offset that all processes of this instance add. */
+static int64_t now_of(struct tally *tally)
+{
+	int64_t now = host_wall_ms(), offset = 0, sum;
+	if (tally->attached)
+		offset = atomic_load_explicit(
+			&tally->table.head->clock_offset_ms, memory_order_relaxed);
+	if (!__builtin_add_overflow(now, offset, &sum))
+		now = sum;
+	if (now > tally->now_ms)
+		tally->now_ms = now;
+	return tally->now_ms;
+}
+
+static bool retired(const struct tally *tally)
+{
+	return atomic_load_explicit(&tally->table.head->retired, memory_order_acquire);
+}
+
+/* The run directory may have been made anew since: a restart of the service does that. */
+static int open_dir(struct tally *tally)
+{
+	struct stat st;
+	int fd = open(tally->run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return err_from_errno(errno);
+	if (tally->dirfd >= 0)
+		close(tally->dirfd);
+	tally->dirfd = fd;
+	if (fstat(fd, &st))
+		return err_from_errno(errno);
+	return st.st_mode & S_IWOTH ? ERR_ACCESS : 0;
+}
+
+/* The head's numbers, read once: they set the bounds of all that follows. */
+static int read_head(struct tally *tally)
+{
+	const struct table_head *head = tally->table.head;
+	size_t slots = (tally->table.segment.size - TABLE_SLOTS_AT) / sizeof(struct table_slot);
+	uint32_t window = head->window_minutes, rate = head->rate_minutes;
+	if (window < 1 || window > WINDOW_MINUTES_MAX || rate < 1 || rate > RATE_MINUTES)
+		return ERR_FORMAT;
+	void *row = realloc(tally->row, window_row_size(window));
+	if (!row)
+		return ERR_NOMEM;
+	tally->row = row;
+	tally->window = window;
+	tally->rate = rate;
+	tally->slots = slots > TABLE_CAPACITY ? TABLE_CAPACITY : (uint32_t)slots;
+	return 0;
+}
+
+static void detach_table(struct tally *tally)
+{
+	if (tally->attached)
+		table_detach(&tally->table);
+	tally->attached = false;
+}
+
+/* Lets go of maps whose generation is no longer in the table. */
+static void prune(struct tally *tally, bool all)
+{
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++) {
+		struct client_part *part = &tally->parts[p];
+		if (!part->env)
+			continue;
+		uint64_t word = all || p >= tally->slots ? 0 : table_word_of(&tally->table, p);
+		if (table_word_state(word) == PART_FREE ||
+			table_word_generation(word) != part->generation)
+			client_env_release(&part->env);
+	}
+}
+
+static int attach(struct tally *tally)
+{
+	detach_table(tally);
+	int err = open_dir(tally);
+	if (!err)
+		err = table_attach(tally->dirfd, &tally->table);
+	if (!err) {
+		tally->attached = true;
+		err = read_head(tally);
+		if (err)
+			detach_table(tally);
+	}
+	prune(tally, !tally->attached);
+	if (!err)
+		tally->attached_once = true;
+	/* What was there and is not any more has stopped. */
+	return err == ERR_NOT_FOUND && tally->attached_once ? ERR_STALE : err;
+}
+
+int client_enter(struct tally *tally)
+{
+	int err = 0;
+	tally->n_stands = 0;
+	if (tally->pid != getpid())
+		return ERR_INVALID;
+	if (!tally->attached || table_replaced(tally->dirfd, &tally->table))
+		err = attach(tally);
+	now_of(tally);
+	return err;
+}
+
+int tally_open(const char *run_dir, unsigned flags, struct tally **out)
+{
+	if (!out)
+		return TALLY_EINVALID;
+	*out = NULL;
+	if (!run_dir || !*run_dir || flags & ~TALLY_STALE_OK)
+		return TALLY_EINVALID;
+	struct tally *tally = calloc(1, sizeof *tally);
+	if (!tally)
+		return TALLY_ENOMEM;
+	tally->dirfd = -1;
+	tally->flags = flags;
+	tally->pid = getpid();
+	tally->run_dir = realpath(run_dir, NULL);
+	int err = tally->run_dir ? attach(tally) : err_from_errno(errno);
+	if (err)
+		tally_close(&tally);
+	*out = tally;
+	return client_public(err);
+}
+
+void tally_close(struct tally **handle)
+{
+	struct tally *tally = handle ? *handle : NULL;
+	if (!tally)
+		return;
+	*handle = NULL;
+	if (tally->pid != getpid())
+		return; /* a child has nothing here that it may end */
+	prune(tally, true);
+	detach_table(tally);
+	if (tally->dirfd >= 0)
+		close(tally->dirfd);
+	free(tally->run_dir);
+	free(tally->row);
+	free(tally);
+}
+
+void tally_idle(struct tally *tally)
+{
+	if (!tally || tally->pid != getpid())
+		return;
+	if (!tally->attached || table_replaced(tally->dirfd, &tally->table))
+		attach(tally);
+	else
+		prune(tally, false);
+}
+
+int64_t tally_now_ms(struct tally *tally)
+{
+	return now_of(tally);
+}
+
+/* ------------------------------------------------------------------ the protocol */
+
+uint32_t client_partitions(const struct tally *tally)
+{
+	uint32_t n = atomic_load_explicit(&tally->table.head->partitions, memory_order_acquire);
+	return n < tally->slots ? n : tally->slots;
+}
+
+bool client_usable(const struct tally *tally, struct client_stand *stand)
+{
+	const struct table *table = &tally->table;
+	enum part_state state = table_word_state(stand->word);
+	stand->ready = table_is_ready(table, stand->partition, stand->word, host_boot_ns());
+	if (stand->ready)
+		return true;
+	return tally->flags & TALLY_STALE_OK && state != PART_FREE && state < PART_STATES &&
+	       !retired(tally) && table_word_of(table, stand->partition) == stand->word;
+}
+
+/* Right after a transaction: the word stands; an answer that became stale meanwhile is stale. */
+static bool still_usable(const struct tally *tally, struct client_stand *stand)
+{
+	bool was_ready = stand->ready;
+	bool usable = client_usable(tally, stand);
+	stand->ready = stand->ready && was_ready;
+	return usable;
+}
+
+int tally_still_valid(struct tally *tally)
+{
+	if (!tally || !tally->attached || tally->pid != getpid() || retired(tally))
+		return 0;
+	for (uint32_t i = 0; i < tally->n_stands; i++) {
+		struct client_stand now = tally->stands[i];
+		if (!client_usable(tally, &now) || (tally->stands[i].ready && !now.ready))
+			return 0;
+	}
+	return 1;
+}
+
+/* A store that is not the one the word names is not read, however it came to be there. */
+static int check_identity(
+	struct tally *tally, struct store *store, uint32_t partition, uint64_t generation)
+{
+	struct store_txn txn;
+	struct usage_meta meta;
+	store_begin_read(&txn, store);
+	int err = txn.err ? txn.err : usage_read_meta(&txn, &meta);
+	store_abort(&txn);
+	if (err)
+		return err == ERR_NOT_FOUND ? ERR_NOT_READY : err;
+	const struct usage_identity *id = &meta.identity;
+	bool same = id->format == USAGE_FORMAT && id->partition == partition &&
+		    id->generation == generation && id->window_minutes == tally->window &&
+		    !memcmp(id->boot_id, tally->table.head->boot_id, sizeof id->boot_id);
+	return same ? 0 : ERR_IDENTITY;
+}
+
+static int part_store(
+	struct tally *tally, uint32_t partition, uint64_t generation, struct store **store)
+{
+	struct client_part *part = &tally->parts[partition];
+	char name[TABLE_DIR_NAME_SIZE];
+	if (part->env && part->generation != generation)
+		client_env_release(&part->env);
+	if (!part->env) {
+		table_dir_name(name, partition, generation);
+		int err = client_env_acquire(tally->dirfd, tally->run_dir, name, &part->env);
+		if (!err)
+			err = check_identity(
+				tally, client_env_store(part->env), partition, generation);
+		if (err) {
+			client_env_release(&part->env);
+			return err == ERR_NOT_FOUND ? ERR_NOT_READY : err;
+		}
+		part->generation = generation;
+	}
+	*store = client_env_store(part->env);
+	return 0;
+}
+
+static int read_once(
+	struct tally *tally, const struct client_stand *stand, client_read_fn *read, void *arg)
+{
+	struct store_txn txn;
+	struct store *store;
+	struct client_visit visit = {
+		.tally = tally,
+		.txn = &txn,
+		.partition = stand->partition,
+		.generation = table_word_generation(stand->word),
+		.now_minute = window_minute_of_ms(tally->now_ms),
+	};
+	int err = part_store(tally, visit.partition, visit.generation, &store);
+	if (err)
+		return err;
+	store_begin_read(&txn, store);
+	if (!txn.err)
+		err = read(&visit, arg);
+	if (txn.err)
+		err = txn.err;
+	store_abort(&txn);
+	return err;
+}
+
+/* The same partition may be read in several transactions of one call: all of one word. */
+static int stand_on(struct tally *tally, const struct client_stand *stand)
+{
+	struct client_stand *last = tally->n_stands ? &tally->stands[tally->n_stands - 1] : NULL;
+	if (last && last->partition == stand->partition) {
+		last->ready = last->ready && stand->ready;
+		return last->word == stand->word ? 0 : ERR_NOT_READY;
+	}
+	if (tally->n_stands == TABLE_CAPACITY)
+		return ERR_INVALID;
+	tally->stands[tally->n_stands++] = *stand;
+	return 0;
+}
+
+int client_visit(struct tally *tally, uint32_t partition, client_read_fn *read, void *arg)
+{
+	for (int tries = 0; tries < CLIENT_TRIES; tries++) {
+		struct client_stand stand = {.partition = partition};
+		stand.word = table_word_of(&tally->table, partition);
+		if (!client_usable(tally, &stand))
+			return ERR_NOT_READY;
+		int err = read_once(tally, &stand, read, arg);
+		if (!still_usable(tally, &stand))
+			continue;
+		if (err && err != ERR_NOT_FOUND)
+			return err;
+		int stood = stand_on(tally, &stand);
+		return stood ? stood : err;
+	}
+	return ERR_NOT_READY;
+}
+
+int client_unanswered(const struct tally *tally)
+{
+	return table_is_alive(&tally->table, host_boot_ns()) ? ERR_NOT_READY : ERR_STALE;
+}
+
+int client_call(struct tally *tally, client_body_fn *body, void *arg)
+{
+	for (int tries = 0; tries < CLIENT_TRIES; tries++) {
+		int err = client_enter(tally);
+		if (!err)
+			err = body(tally, arg);
+		if (!tally->attached || err == ERR_NOMEM || err == ERR_INVALID ||
+			tally_still_valid(tally))
+			return client_public(err);
+	}
+	return client_public(client_unanswered(tally));
+}
+
+int client_scan(struct tally *tally, const struct client_scan *scan, struct tally_basis *basis)
+{
+	int first = 0;
+	*basis = (struct tally_basis){.partitions = client_partitions(tally)};
+	for (uint32_t p = 0; p < basis->partitions; p++) {
+		enum part_state state = table_word_state(table_word_of(&tally->table, p));
+		if (state == PART_FREE || state >= PART_STATES)
+			continue;
+		basis->owned++;
+		int err = client_visit(tally, p, scan->read, scan->arg);
+		if (!err)
+			err = scan->take(scan->arg);
+		if (err == ERR_NOMEM)
+			return err;
+		if (err && err != ERR_NOT_READY && !first)
+			first = err;
+		if (err)
+			continue;
+		basis->answered++;
+		if (!tally->stands[tally->n_stands - 1].ready)
+			basis->stale = 1;
+	}
+	basis->complete = basis->owned > 0 && basis->answered == basis->owned;
+	if (basis->answered)
+		return 0;
+	return first ? first : client_unanswered(tally);
+}

@@ -1,0 +1,192 @@
+/*
+ * client_private.h - what the files of libtally share, and nobody else sees.
+ *
+ *	client_call( body )		   attach if needed, run, check all again, at most 3 times
+ *	  '- client_scan( read, take )	   every partition that is ours
+ *	       '- client_visit( read )	   one partition: word -> store -> one transaction -> word
+ *	            '- client_env_acquire  one map per store and process
+ *
+ * `read` copies out of the store into scratch memory of its own and may be
+ * called again after a change; only `take` adds up.
+ */
+#ifndef TALLY_SHM_CLIENT_PRIVATE_H
+#define TALLY_SHM_CLIENT_PRIVATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "shm/store.h"
+#include "shm/table.h"
+#include "shm/tally.h"
+#include "shm/usage.h"
+#include "shm/window.h"
+
+#define CLIENT_TRIES 3
+
+/* --- client_env.c: the process's registry of maps ----------------------------------------------
+ */
+
+struct client_env;
+
+/*
+ * The map of the store in `name` ("p7.1234") below the run directory: shared
+ * when this process has it already (same device and inode of lock.mdb, found
+ * by stat, never by opening it again: that would drop LMDB's locks).  Thread
+ * safe.  ERR_NOT_FOUND, ERR_FORMAT (not plain files), errors of
+ * store_open_reader.
+ */
+int client_env_acquire(int dirfd, const char *run_dir, const char *name, struct client_env **env);
+void client_env_release(struct client_env **env);
+struct store *client_env_store(const struct client_env *env);
+
+/* Maps this process holds: for tests. */
+unsigned client_env_count(void);
+
+/* --- client.c: the handle and the reader protocol ----------------------------------------------
+ */
+
+struct client_part {
+	struct client_env *env;
+	uint64_t generation;
+};
+
+/* What an answer stands on: this word of this partition. */
+struct client_stand {
+	uint64_t word;
+	uint32_t partition;
+	bool ready; /* false: only because of TALLY_STALE_OK */
+};
+
+struct tally {
+	char *run_dir; /* absolute */
+	int dirfd;     /* -1 = none */
+	unsigned flags;
+	pid_t pid;
+	bool attached, attached_once;
+	struct table table;
+	/* Copied from the table's head once they have been checked. */
+	uint32_t slots, window, rate;
+	void *row;	/* window_row_size(window) bytes */
+	int64_t now_ms; /* of this call; never falls */
+	uint32_t n_stands;
+	struct client_stand stands[TABLE_CAPACITY];
+	struct client_part parts[TABLE_CAPACITY];
+};
+
+struct client_visit {
+	struct tally *tally;
+	struct store_txn *txn;
+	uint64_t generation;
+	uint32_t partition;
+	uint32_t now_minute;
+};
+
+typedef int client_body_fn(struct tally *tally, void *arg);
+typedef int client_read_fn(struct client_visit *visit, void *arg);
+
+/* Start of every call: attached to the table that is in place now; "now" taken; stands on nothing.
+ */
+int client_enter(struct tally *tally);
+
+/*
+ * A whole call: enter, body, and at the end everything it stands on must
+ * still hold, else all again.  Gives a public code.
+ */
+int client_call(struct tally *tally, client_body_fn *body, void *arg);
+
+/*
+ * The reader protocol for one partition: 0 or ERR_NOT_FOUND is what `read`
+ * found in a store that was published all the time; else ERR_NOT_READY,
+ * ERR_BUSY, ERR_CORRUPT, ...
+ */
+int client_visit(struct tally *tally, uint32_t partition, client_read_fn *read, void *arg);
+
+struct client_scan {
+	client_read_fn *read;
+	int (*take)(void *arg); /* what was read counts; 0 or ERR_NOMEM */
+	void *arg;
+};
+/* All partitions that are ours.  0 when at least one answered. */
+int client_scan(struct tally *tally, const struct client_scan *scan, struct tally_basis *basis);
+
+/*
+ * Next row of a tenant, in the handle's row buffer.  Numbers of policies must
+ * rise: a store that says otherwise ends here.
+ */
+bool client_next_row(
+	struct client_visit *visit, uint32_t tenant, int *policy, struct window_row *row);
+
+/* Partitions of the topic that this table can name. */
+uint32_t client_partitions(const struct tally *tally);
+
+/* Ready right now by the rule of table.h, or readable because of TALLY_STALE_OK. */
+bool client_usable(const struct tally *tally, struct client_stand *stand);
+
+/* An internal error as one of tally.h's. */
+int client_public(int err);
+
+/* Why no partition has answered. */
+int client_unanswered(const struct tally *tally);
+
+/* A name that can be in a store: 1..256 bytes. */
+bool client_name_ok(const char *name);
+
+/* Bounded copy; what is not UTF-8 becomes '?'.  `max` bytes may be read, NUL or not. */
+void client_text(char *to, size_t size, const char *from, size_t max);
+
+static inline uint64_t client_add(uint64_t a, uint64_t b)
+{
+	return a + b < a ? UINT64_MAX : a + b;
+}
+
+/* --- client_names.c: adding up by name ---------------------------------------------------------
+ */
+
+struct client_name {
+	size_t at; /* in the arena */
+	uint64_t hash, streams, bytes;
+	uint32_t policies;
+};
+
+/* One row of one store, read but not yet added. */
+struct client_row {
+	uint64_t policy; /* hash of (name, policy) */
+	uint64_t streams, bytes;
+	uint32_t name; /* index */
+};
+
+struct client_names {
+	uint64_t seed;
+	char *arena;
+	size_t arena_len, arena_cap;
+	struct client_name *list;
+	uint32_t n, cap;
+	uint32_t *index; /* name + 1; 0 = free */
+	size_t index_cap;
+	uint64_t *policies; /* a set; 0 = free */
+	size_t policies_n, policies_cap;
+	struct client_row *rows;
+	size_t rows_n, rows_cap;
+};
+
+void client_names_init(struct client_names *names);
+void client_names_free(struct client_names *names);
+const char *client_name_text(const struct client_names *names, const struct client_name *name);
+
+/* Number of a name, made on first sight. */
+int client_names_intern(struct client_names *names, const char *name, uint32_t *number);
+
+/* Notes a row of (number, policy): counts nothing yet. */
+int client_names_note(struct client_names *names, uint32_t number, const char *policy,
+	uint64_t streams, uint64_t bytes);
+
+/* Forgets, or adds up, the rows noted since. */
+void client_names_drop(struct client_names *names);
+int client_names_take(struct client_names *names);
+
+/* Sorts the list, the last thing done with it: by name, or most streams first (then by name). */
+void client_names_sort(struct client_names *names, bool streams_first);
+
+#endif

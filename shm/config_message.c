@@ -1,0 +1,130 @@
+/*
+ * config_message.c - the one line for a mistake: where it is, which option, what to do.
+ *
+ *	tally.yaml:12: kafka.topik: no such option; did you mean kafka.topic?
+ *
+ * Runs in: supervisor, query process, tests.
+ */
+#include "shm/config_table.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "shm/err.h"
+
+/* A file can name anything: nothing of it may end the line or steer a terminal. */
+static void blank_controls(char *line)
+{
+	for (unsigned char *s = (unsigned char *)line; *s; s++) {
+		if (*s < 0x20 || *s == 0x7f || (s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0))
+			*s = '?';
+	}
+}
+
+static size_t append(char *line, size_t size, size_t len, const char *fmt, va_list args)
+{
+	int n = vsnprintf(line + len, size - len, fmt, args);
+
+	return n < 0 ? len : len + (size_t)n < size ? len + (size_t)n : size - 1;
+}
+
+static size_t append_text(char *line, size_t size, size_t len, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	len = append(line, size, len, fmt, args);
+	va_end(args);
+	return len;
+}
+
+int config_fail(struct config_source *source, unsigned line, const char *key, const char *fmt, ...)
+{
+	char *out = source->error->line;
+	size_t size = sizeof(source->error->line), len;
+	va_list args;
+
+	/* The end of a long path says more than its beginning. */
+	len = strlen(source->name);
+	len = append_text(out, size, 0, "%s", source->name + (len > 160 ? len - 160 : 0));
+	if (line)
+		len = append_text(out, size, len, ":%u", line);
+	len = append_text(out, size, len, ": ");
+	if (key)
+		len = append_text(out, size, len, "%.100s: ", key);
+	va_start(args, fmt);
+	append(out, size, len, fmt, args);
+	va_end(args);
+	blank_controls(out);
+	return ERR_INVALID;
+}
+
+static const char *join(const char *section, const char *key, char buf[CONFIG_VALUE_SIZE])
+{
+	snprintf(buf, CONFIG_VALUE_SIZE, "%.64s%s%.64s", section, *section && *key ? "." : "", key);
+	return buf;
+}
+
+const char *config_option_name(const struct config_option *option, char buf[CONFIG_VALUE_SIZE])
+{
+	return join(option->section, option->key, buf);
+}
+
+static unsigned min3(unsigned a, unsigned b, unsigned c)
+{
+	unsigned least = a < b ? a : b;
+
+	return least < c ? least : c;
+}
+
+/* Letters to change, add or take away; both shorter than 64. */
+static unsigned distance(const char *a, const char *b)
+{
+	unsigned row[65], len = (unsigned)strlen(b);
+
+	for (unsigned j = 0; j <= len; j++)
+		row[j] = j;
+	for (unsigned i = 1; *a; a++, i++) {
+		unsigned diagonal = row[0];
+
+		row[0] = i;
+		for (unsigned j = 1; j <= len; j++) {
+			unsigned above = row[j];
+
+			row[j] = min3(above + 1, row[j - 1] + 1, diagonal + (*a != b[j - 1]));
+			diagonal = above;
+		}
+	}
+	return row[len];
+}
+
+const char *config_nearest(const char *section, const char *key, char buf[CONFIG_VALUE_SIZE])
+{
+	size_t n_options, n_sections, len = strlen(key);
+	const struct config_option *options = config_options(&n_options);
+	const struct config_section *sections = config_sections(&n_sections);
+	unsigned best = 1 + (len < 6 ? 1 : (unsigned)len / 3);
+	const char *found = NULL;
+
+	if (len > 60)
+		return NULL;
+	for (size_t i = 0; i < n_options; i++) {
+		/* One of the same section wins over an equal one elsewhere. */
+		unsigned away = strcmp(section, options[i].section) != 0;
+		unsigned d = distance(key, options[i].key) + away;
+
+		if (d < best) {
+			best = d;
+			found = config_option_name(&options[i], buf);
+		}
+	}
+	for (size_t i = 0; i < n_sections && *section == '\0'; i++) {
+		unsigned d = distance(key, sections[i].name);
+
+		if (*sections[i].name && d < best) {
+			best = d;
+			found = join(sections[i].name, "", buf);
+		}
+	}
+	return found;
+}

@@ -1,0 +1,116 @@
+/*
+ * config_rules.c - what must be there, and what several options must fulfil together.
+ *
+ * Each option is within its own bounds by now (config_value.c).
+ *
+ * Runs in: supervisor, query process, tests.
+ */
+#include "shm/config_table.h"
+
+#include <string.h>
+
+#include "shm/check.h"
+
+struct name {
+	const char *section, *key;
+};
+
+/* lesser [+ added] < greater, or <= when `equal`. */
+struct rule {
+	struct name lesser, added, greater;
+	bool equal;
+	const char *why;
+};
+
+/* clang-format off */
+static const struct rule rules[] = {
+	{ { "kafka", "heartbeat_interval" }, { NULL, NULL }, { "kafka", "session_timeout" }, false,
+	  "else the session ends between two heartbeats; a third of it is wise" },
+	{ { "kafka", "heartbeat_interval" }, { "supervisor", "commit_allowance" },
+	  { "kafka", "session_timeout" }, false, "else there is no time left for a lease" },
+	{ { "kafka", "session_timeout" }, { NULL, NULL }, { "kafka", "max_poll_interval" }, true,
+	  "Kafka's client refuses it otherwise" },
+	{ { "supervisor", "revoke_deadline" }, { NULL, NULL }, { "kafka", "max_poll_interval" }, false,
+	  "else the group puts this instance out while it gives partitions back" },
+	{ { "supervisor", "drain" }, { NULL, NULL }, { "supervisor", "revoke_deadline" }, false,
+	  "else no time is left to end the workers" },
+	{ { "supervisor", "restart_min" }, { NULL, NULL }, { "supervisor", "restart_max" }, true,
+	  "the pause grows from the one to the other" },
+};
+/* clang-format on */
+
+static const struct config_option *find(const struct name *name)
+{
+	const struct config_option *option = config_option_find(name->section, name->key);
+
+	must(option);
+	return option;
+}
+
+/* "kafka.session_timeout, 45s (the default)" */
+static const char *say(const struct config_source *source, const struct config_option *option,
+	const struct config *config, char buf[CONFIG_VALUE_SIZE])
+{
+	char name[CONFIG_VALUE_SIZE], value[CONFIG_VALUE_SIZE];
+
+	snprintf(buf, CONFIG_VALUE_SIZE, "%.64s, %.20s%s", config_option_name(option, name),
+		config_value_text(option, config_value_get(option, config), value),
+		source->line[config_option_index(option)] ? "" : " (the default)");
+	return buf;
+}
+
+static int check_rule(
+	struct config_source *source, const struct config *config, const struct rule *rule)
+{
+	const struct config_option *lesser = find(&rule->lesser), *greater = find(&rule->greater);
+	const struct config_option *added = rule->added.key ? find(&rule->added) : NULL;
+	int64_t sum =
+		config_value_get(lesser, config) + (added ? config_value_get(added, config) : 0);
+	int64_t limit = config_value_get(greater, config);
+	char name[CONFIG_VALUE_SIZE], value[CONFIG_VALUE_SIZE], with[CONFIG_VALUE_SIZE] = "",
+								bound[CONFIG_VALUE_SIZE];
+	unsigned line = source->line[config_option_index(lesser)];
+
+	if (sum < limit || (rule->equal && sum == limit))
+		return 0;
+	if (!line && added)
+		line = source->line[config_option_index(added)];
+	if (!line)
+		line = source->line[config_option_index(greater)];
+	if (added)
+		say(source, added, config, with);
+	return config_fail(source, line, config_option_name(lesser, name),
+		"%s%s%s%s must be %s than %s; %s",
+		config_value_text(lesser, config_value_get(lesser, config), value),
+		source->line[config_option_index(lesser)] ? "" : " (the default)",
+		added ? " plus " : "", with, rule->equal ? "not longer" : "shorter",
+		say(source, greater, config, bound), rule->why);
+}
+
+static int check_required(struct config_source *source)
+{
+	size_t n;
+	const struct config_option *options = config_options(&n);
+
+	for (size_t i = 0; i < n; i++) {
+		char name[CONFIG_VALUE_SIZE];
+		int section = config_section_index(options[i].section);
+
+		if (options[i].preset || source->line[i])
+			continue;
+		return config_fail(source, source->section_line[section],
+			config_option_name(&options[i], name),
+			"is required; write it into section %s, like \"%s: %s\"",
+			options[i].section, options[i].key, options[i].example);
+	}
+	return 0;
+}
+
+int config_check_rules(struct config_source *source, const struct config *config)
+{
+	int err = check_required(source);
+
+	for (size_t i = 0; err == 0 && i < sizeof(rules) / sizeof(rules[0]); i++)
+		err = check_rule(source, config, &rules[i]);
+	return err;
+}

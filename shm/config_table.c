@@ -1,0 +1,305 @@
+/*
+ * config_table.c - the options of tally.yaml, one row each.
+ *
+ * A new option is a field in struct config and a row here: parsing, bounds,
+ * default, --print-config and etc/tally.yaml follow from it.
+ *
+ * Runs in: supervisor, query process, tests.
+ */
+#include "shm/config_table.h"
+
+#include <string.h>
+
+#define SECOND INT64_C(1000)
+#define MINUTE (60 * SECOND)
+#define HOUR   (60 * MINUTE)
+#define DAY    (24 * HOUR)
+#define MIB    (INT64_C(1) << 20)
+#define TIB    (INT64_C(1) << 40)
+
+/* The field's offset, when it has the type that the row's kind writes. */
+#define AT(field, kind)                                                                            \
+	_Generic(&((struct config *)0)->field, kind *                                              \
+		 : offsetof(struct config, field)),                                                \
+		sizeof(((struct config *)0)->field)
+#define AT_TEXT(field) offsetof(struct config, field), sizeof(((struct config *)0)->field)
+
+static const char *const levels[] = {"error", "warn", "info", "debug", NULL};
+static const char *const assignors[] = {"cooperative-sticky", "range", "roundrobin", NULL};
+static const char *const isolations[] = {"read_committed", "read_uncommitted", NULL};
+static const char *const failures[] = {"retry", "ready", NULL};
+
+static const char *check_absolute(const char *text)
+{
+	if (text[0] != '/')
+		return "must be an absolute path, one that starts with /";
+	for (const char *s = text; (s = strstr(s, "/..")); s += 3) {
+		if (s[3] == '/' || s[3] == '\0')
+			return "must not contain \"..\"; write the path it stands for";
+	}
+	return NULL;
+}
+
+static const char *check_directory(const char *text)
+{
+	if (text[0] == '/' && text[strspn(text, "/")] == '\0')
+		return "must not be the root directory; name one for Tally alone, like /run/tally";
+	return check_absolute(text);
+}
+
+static const char *check_program(const char *text)
+{
+	size_t len = strlen(text);
+
+	if (len > 0 && text[len - 1] == '/')
+		return "must be a program, not a directory";
+	return len ? check_absolute(text) : NULL;
+}
+
+static const char *check_kafka_name(const char *text)
+{
+	static const char legal[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789._-";
+
+	if (text[strspn(text, legal)])
+		return "has a character that Kafka does not allow; letters, digits and . _ - are";
+	if (strcmp(text, ".") == 0 || strcmp(text, "..") == 0)
+		return "must not be \".\" or \"..\"; Kafka does not allow these names";
+	return NULL;
+}
+
+/* One of the list: "host", "host:9092", "ssl://host:9092", "[::1]:9092". */
+static bool broker_ok(const char *s, size_t len)
+{
+	const char *end = s + len, *colon = memrchr(s, ':', len);
+	long port = 0;
+
+	if (colon && (size_t)(end - colon) > 2 && colon[1] == '/')
+		colon = NULL; /* of "ssl://" */
+	if (len == 0 || colon == s || memchr(s, ' ', len))
+		return false;
+	if (!colon || end[-1] == ']')
+		return true;
+	for (s = colon + 1; s < end && *s >= '0' && *s <= '9' && port <= 65535; s++)
+		port = port * 10 + (*s - '0');
+	return s == end && port > 0 && port <= 65535;
+}
+
+static const char *check_brokers(const char *text)
+{
+	for (const char *s = text;; s++) {
+		size_t len, trimmed;
+
+		s += strspn(s, " ");
+		len = trimmed = strcspn(s, ",");
+		while (trimmed > 0 && s[trimmed - 1] == ' ')
+			trimmed--;
+		if (!broker_ok(s, trimmed))
+			return "must be host:port, with commas between several: a:9092,b:9092";
+		s += len;
+		if (*s == '\0')
+			return NULL;
+	}
+}
+
+static const struct config_section sections[] = {
+	{"", "This instance"},
+	{"kafka", "Kafka: where the records come from, and membership in the consumer group"},
+	{"window", "What counts as active"},
+	{"replay", "How a worker reads its partition"},
+	{"store", "The stores: one for each partition, in shared memory"},
+	{"supervisor", "Deadlines of the supervisor, and the programs that it starts"},
+	{"query", "The query process"},
+};
+
+/* clang-format off */
+static const struct config_option options[] = {
+
+/* --- top level ------------------------------------------------------------------------------- */
+	{ "", "run_dir", CONFIG_TEXT, AT_TEXT(run_dir), 1, 60, .preset = "/run/tally",
+	  .check = check_directory, .prose =
+	  "Directory for the stores and sockets, one for each instance; it should be on tmpfs. Members "
+	  "of its group may read the stores." },
+	{ "", "instance", CONFIG_TEXT, AT_TEXT(instance), 0, 63, .preset = "", .example = "tally-0",
+	  .prose = "Name of this instance in logs and metrics. When not given: the host name." },
+	{ "", "zone", CONFIG_TEXT, AT_TEXT(zone), 0, 63, .preset = "", .example = "zone-a",
+	  .prose = "Zone of this instance, written into the records that it produces." },
+	{ "", "log_level", CONFIG_NUMBER, AT(log_level, uint32_t), 0, 3, .words = levels,
+	  .preset = "info", .prose = "Least important lines to log." },
+	{ "", "clock_offset", CONFIG_SHIFT, AT(clock_offset_ms, int64_t), -3650 * DAY, 3650 * DAY,
+	  .preset = "0s", .prose =
+	  "For tests and drills: added to wall time by every process; read again on SIGHUP." },
+
+/* --- kafka ----------------------------------------------------------------------------------- */
+	{ "kafka", "brokers", CONFIG_TEXT, AT_TEXT(brokers), 1, 1023, .check = check_brokers,
+	  .example = "127.0.0.1:9092", .prose =
+	  "Brokers to begin with, host:port, with commas between several." },
+	{ "kafka", "topic", CONFIG_TEXT, AT_TEXT(topic), 1, 249, .check = check_kafka_name,
+	  .example = "ingest-limits", .prose =
+	  "Topic that the ingest nodes write their stream metadata records to." },
+	{ "kafka", "group", CONFIG_TEXT, AT_TEXT(group), 1, 255, .preset = "tally", .prose =
+	  "Consumer group. The instances of one zone are one group and share the partitions; every "
+	  "zone has a group of its own." },
+	{ "kafka", "group_instance_id", CONFIG_TEXT, AT_TEXT(group_instance_id), 0, 249, .preset = "",
+	  .example = "tally-0", .check = check_kafka_name, .prose =
+	  "Static membership: with a name that no other member of the group has, a restart within the "
+	  "session timeout moves no partition." },
+	{ "kafka", "assignor", CONFIG_TEXT, AT_TEXT(assignor), 1, 63, .words = assignors,
+	  .preset = "cooperative-sticky", .prose =
+	  "How the group shares its partitions; the same in all members. The eager ones, range and "
+	  "roundrobin, take all partitions away at every change." },
+	{ "kafka", "partitions", CONFIG_NUMBER, AT(partitions, uint32_t), 0, 1024, .preset = "0",
+	  .prose = "Partitions that the topic must have; 0: as many as it has." },
+	{ "kafka", "session_timeout", CONFIG_DURATION, AT(session_timeout_ms, uint32_t), SECOND,
+	  30 * MINUTE, .preset = "45s", .prose =
+	  "After so long without a heartbeat the group gives this instance's partitions to others. "
+	  "The brokers have bounds of their own for it." },
+	{ "kafka", "heartbeat_interval", CONFIG_DURATION, AT(heartbeat_interval_ms, uint32_t), 100,
+	  10 * MINUTE, .preset = "3s", .prose =
+	  "How often the group hears from this instance. Must be shorter than the session timeout; a "
+	  "third of it or less is wise." },
+	{ "kafka", "max_poll_interval", CONFIG_DURATION, AT(max_poll_interval_ms, uint32_t), SECOND,
+	  24 * HOUR, .preset = "5m", .prose =
+	  "Longest time for an answer to a change in the group. At least the session timeout." },
+	{ "kafka", "isolation", CONFIG_BOOL, AT(read_uncommitted, bool), 0, 1, .words = isolations,
+	  .preset = "read_committed", .prose = "Which records of transactional producers count." },
+	{ "kafka", "properties", CONFIG_PROPERTIES, AT_TEXT(properties), 0, CONFIG_PROPERTIES_MAX,
+	  .preset = "", .example =
+	  "security.protocol: sasl_ssl\nsasl.mechanism: SCRAM-SHA-512\nsasl.username: tally\n"
+	  "sasl.password: change-me", .prose =
+	  "Any other property of librdkafka, as name: value. Those that Tally decides itself are "
+	  "refused, with the option to use instead. A file with passwords should be readable by "
+	  "Tally's user only." },
+
+/* --- window ---------------------------------------------------------------------------------- */
+	{ "window", "active", CONFIG_DURATION, AT(active_window_ms, uint32_t), MINUTE, 7 * DAY,
+	  .step = MINUTE, .preset = "2h", .prose =
+	  "A stream is active when it was seen within this time." },
+	{ "window", "rate", CONFIG_DURATION, AT(rate_window_ms, uint32_t), MINUTE, 5 * MINUTE,
+	  .step = MINUTE, .preset = "5m", .prose = "Time over which a stream's rate is taken." },
+
+/* --- replay ---------------------------------------------------------------------------------- */
+	{ "replay", "margin", CONFIG_DURATION, AT(replay_margin_ms, uint32_t), MINUTE, 7 * DAY,
+	  .preset = "10m", .prose =
+	  "A replay starts so much before the active window: a minute, and the longest outage of the "
+	  "producers that is to be survived." },
+	{ "replay", "batch", CONFIG_NUMBER, AT(replay_batch, uint32_t), 1, 1000000,
+	  .preset = "250000", .prose = "Most records in one transaction." },
+	{ "replay", "concurrency", CONFIG_NUMBER, AT(replay_concurrency, uint32_t), 1, 1024,
+	  .preset = "16", .prose = "Most partitions that replay at once; the others wait." },
+	{ "replay", "queue", CONFIG_NUMBER, AT(replay_queue, uint32_t), 1, 10000000,
+	  .preset = "100000", .prose =
+	  "Records that a worker fetches ahead. More is faster while replaying, and takes memory in "
+	  "every worker that is behind." },
+	{ "replay", "offsets_timeout", CONFIG_DURATION, AT(offsets_timeout_ms, uint32_t), SECOND, HOUR,
+	  .preset = "30s", .prose =
+	  "Time for finding the offset to start from by its time; after that the whole log is read." },
+	{ "replay", "on_lookup_failure", CONFIG_BOOL, AT(ready_on_lookup_failure, bool), 0, 1,
+	  .words = failures, .preset = "retry", .prose =
+	  "When the start or the end of the log cannot be had. retry: ask for ever, questions are "
+	  "answered \"failed\" meanwhile. ready: answer at once from what is known so far." },
+	{ "replay", "cpu_affinity", CONFIG_BOOL, AT(cpu_affinity, bool), 0, 1, .preset = "true",
+	  .prose = "Keep each worker on one CPU while it replays." },
+	{ "replay", "flush", CONFIG_DURATION, AT(flush_ms, uint32_t), 1, 10 * SECOND,
+	  .preset = "50ms", .prose = "Longest time that a record waits for its transaction." },
+	{ "replay", "stall_timeout", CONFIG_DURATION, AT(stall_timeout_ms, uint32_t), SECOND, HOUR,
+	  .preset = "30s", .prose =
+	  "A partition that has more to read but delivers nothing for so long is reported as stalled." },
+
+/* --- store ----------------------------------------------------------------------------------- */
+	{ "store", "map_size", CONFIG_BYTES, AT(store_map_bytes, uint64_t), MIB, 4 * TIB,
+	  .step = 4096, .preset = "16GiB", .prose =
+	  "Most that one partition's store can grow to. Address space only: memory is taken as it is "
+	  "needed." },
+	{ "store", "readers", CONFIG_NUMBER, AT(store_readers, uint32_t), 16, 65536,
+	  .preset = "1024", .prose = "Most readers of one store at the same time." },
+
+/* --- supervisor ------------------------------------------------------------------------------ */
+	{ "supervisor", "revoke_deadline", CONFIG_DURATION, AT(revoke_deadline_ms, uint32_t), 100,
+	  5 * MINUTE, .preset = "5s", .prose =
+	  "Partitions that are taken away are given back to the group after this time at the latest." },
+	{ "supervisor", "drain", CONFIG_DURATION, AT(drain_ms, uint32_t), 0, 10 * SECOND,
+	  .preset = "100ms", .prose =
+	  "Time for a worker that is to lose its partition to hand its last records to Kafka." },
+	{ "supervisor", "lost_grace", CONFIG_DURATION, AT(lost_grace_ms, uint32_t), 0, HOUR,
+	  .preset = "0s", .prose =
+	  "After the session was lost, stores are kept for so long from the next assignment on, in "
+	  "case their partitions come back. 0: one session timeout." },
+	{ "supervisor", "stop_deadline", CONFIG_DURATION, AT(stop_deadline_ms, uint32_t), 100,
+	  10 * MINUTE, .preset = "10s", .prose =
+	  "When Tally stops, workers that have not ended after this time are killed." },
+	{ "supervisor", "commit_allowance", CONFIG_DURATION, AT(commit_allowance_ms, uint32_t), 1,
+	  10 * MINUTE, .preset = "1s", .prose =
+	  "Longest time that a commit may take. A lease ends a heartbeat interval and this time before "
+	  "the session does." },
+	{ "supervisor", "hang_timeout", CONFIG_DURATION, AT(hang_timeout_ms, uint32_t), SECOND, HOUR,
+	  .preset = "30s", .prose =
+	  "A worker without a sign of life for so long is aborted and started again." },
+	{ "supervisor", "restart_min", CONFIG_DURATION, AT(restart_min_ms, uint32_t), 1, MINUTE,
+	  .preset = "100ms", .prose =
+	  "Pause before a dead worker is started again; doubled at each death without progress." },
+	{ "supervisor", "restart_max", CONFIG_DURATION, AT(restart_max_ms, uint32_t), 1, HOUR,
+	  .preset = "60s", .prose = "Longest such pause." },
+	{ "supervisor", "worker_program", CONFIG_TEXT, AT_TEXT(worker_program), 0, 255, .preset = "",
+	  .example = "/usr/bin/tally-worker", .check = check_program, .prose =
+	  "Program of the workers. When not given: tally-worker in the directory of tallyd." },
+	{ "supervisor", "query_program", CONFIG_TEXT, AT_TEXT(query_program), 0, 255, .preset = "",
+	  .example = "/usr/bin/tally-queryd", .check = check_program, .prose =
+	  "Program of the query process. When not given: tally-queryd in the directory of tallyd." },
+	{ "supervisor", "reader_group", CONFIG_TEXT, AT_TEXT(reader_group), 0, 63, .preset = "",
+	  .example = "tally-readers", .prose =
+	  "Group that may read the stores. When not given: the group that run_dir has." },
+
+/* --- query ----------------------------------------------------------------------------------- */
+	{ "query", "enabled", CONFIG_BOOL, AT(query_enabled, bool), 0, 1, .preset = "true",
+	  .prose = "Start the query process." },
+	{ "query", "http_listen", CONFIG_LISTEN, AT_TEXT(http_listen), 1, 255,
+	  .preset = "127.0.0.1:3100", .prose =
+	  "Address for HTTP; port 0: any free one. It has no passwords: keep it in a network that you "
+	  "trust." },
+	{ "query", "http_threads", CONFIG_NUMBER, AT(http_threads, uint32_t), 1, 64, .preset = "4",
+	  .prose = "Threads that answer HTTP." },
+	{ "query", "metrics_tenants", CONFIG_NUMBER, AT(metrics_tenants, uint32_t), 0, 10000,
+	  .preset = "100", .prose = "So many of the largest tenants are in /metrics." },
+};
+/* clang-format on */
+
+#define N_OPTIONS  (sizeof(options) / sizeof(options[0]))
+#define N_SECTIONS (sizeof(sections) / sizeof(sections[0]))
+_Static_assert(N_OPTIONS <= CONFIG_OPTIONS_MAX, "room for the lines");
+_Static_assert(N_SECTIONS <= CONFIG_SECTIONS_MAX, "room for the lines");
+
+const struct config_option *config_options(size_t *n)
+{
+	*n = N_OPTIONS;
+	return options;
+}
+
+const struct config_section *config_sections(size_t *n)
+{
+	*n = N_SECTIONS;
+	return sections;
+}
+
+const struct config_option *config_option_find(const char *section, const char *key)
+{
+	for (size_t i = 0; i < N_OPTIONS; i++) {
+		if (strcmp(options[i].section, section) == 0 && strcmp(options[i].key, key) == 0)
+			return &options[i];
+	}
+	return NULL;
+}
+
+int config_option_index(const struct config_option *option)
+{
+	return (int)(option - options);
+}
+
+int config_section_index(const char *name)
+{
+	for (size_t i = 0; i < N_SECTIONS; i++) {
+		if (strcmp(sections[i].name, name) == 0)
+			return (int)i;
+	}
+	return -1;
+}

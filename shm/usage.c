@@ -1,0 +1,322 @@
+/*
+ * usage.c - the writer: open, close, and the commit that puts a batch into the store.
+ *
+ *	usage_add ... usage_advance       in memory: items, new names, sources, pending meta
+ *	usage_commit:
+ *	    begin, reserve                no room: ERR_FULL before anything is written
+ *	    blocks, rows, names, sources, outbox, quarantine, sweep, meta
+ *	    may_commit?                   the lease, asked last
+ *	    commit                        all of it or nothing
+ *	    settle                        what was pending is committed
+ *
+ * The next offset is in the same transaction as the counts it accounts for: a
+ * worker killed at any instruction goes on with the first record whose effect is
+ * not in the store.  Nothing in memory changes before the commit has succeeded,
+ * so a failed one can simply be called again.
+ *
+ * Runs in: worker.  Blocks in: nowhere.
+ */
+#include "shm/usage.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <xxhash.h>
+
+#include "shm/check.h"
+#include "shm/err.h"
+#include "shm/usage_private.h"
+
+#define RESERVE_SLACK 64 /* pages: meta, the free list, branches */
+
+uint64_t usage_hash_record(const void *key, size_t key_len, const void *value, size_t value_len)
+{
+	uint64_t hash = XXH3_64bits_withSeed(key, key_len, key_len);
+
+	return XXH3_64bits_withSeed(value, value_len, hash);
+}
+
+/* --- meta ------------------------------------------------------------------------------------ */
+
+static void put_meta(struct store_txn *txn, const struct usage_meta *meta)
+{
+	struct usage_key key;
+
+	key_prefix(&key, KEY_META);
+	store_put(txn, key_bytes(&key), (struct store_bytes){.data = meta, .len = sizeof(*meta)});
+}
+
+static bool same_log(const struct usage_identity *have, const struct usage_identity *want)
+{
+	bool cluster = have->cluster[0] == '\0' || want->cluster[0] == '\0' ||
+		       strncmp(have->cluster, want->cluster, sizeof(have->cluster)) == 0;
+
+	return cluster && have->format == want->format && have->partition == want->partition &&
+	       have->partitions == want->partitions &&
+	       have->window_minutes == want->window_minutes &&
+	       have->generation == want->generation &&
+	       strncmp(have->topic, want->topic, sizeof(have->topic)) == 0;
+}
+
+static int check_identity(
+	const struct usage_identity *have, const struct usage_identity *want, bool *boot_differs)
+{
+	if (!same_log(have, want))
+		return ERR_IDENTITY;
+	*boot_differs = memcmp(have->boot_id, want->boot_id, HOST_BOOT_ID_SIZE) != 0;
+	return *boot_differs ? ERR_IDENTITY : 0;
+}
+
+/* --- open and close -------------------------------------------------------------------------- */
+
+static int create_meta(struct usage *usage, const struct usage_identity *identity)
+{
+	struct store_txn txn;
+	struct usage_meta *meta = &usage->meta;
+
+	meta->identity = *identity;
+	meta->identity.format = USAGE_FORMAT;
+	meta->next_offset = -1;
+	meta->fingerprint.offset = -1;
+	if (getrandom(meta->incarnation, sizeof(meta->incarnation), 0) != sizeof(meta->incarnation))
+		return ERR_IO;
+	store_begin(&txn, usage->store);
+	store_reserve(&txn, RESERVE_SLACK);
+	put_meta(&txn, meta);
+	return store_commit(&txn);
+}
+
+/* ERR_NOT_FOUND only when there is nothing at all in the store. */
+static int load_meta(struct usage *usage, struct store_txn *txn)
+{
+	struct store_bytes key, value;
+	int err = usage_read_meta(txn, &usage->meta);
+
+	if (err == ERR_NOT_FOUND &&
+		store_seek(txn, (struct store_bytes){.data = "", .len = 1}, &key, &value))
+		return ERR_CORRUPT;
+	return txn->err ? txn->err : err;
+}
+
+static int load_rest(struct usage *usage, struct store_txn *txn)
+{
+	int err = names_load(&usage->names, txn);
+
+	if (!err)
+		err = sources_load(&usage->sources, txn);
+	if (!err && (usage->names.tenants != usage->meta.tenants ||
+			    usage->sources.n != usage->meta.sources))
+		err = ERR_CORRUPT;
+	return err;
+}
+
+static int load(struct usage *usage, const struct usage_options *options, bool *boot_differs)
+{
+	struct store_txn txn;
+	int err;
+
+	store_begin_read(&txn, usage->store);
+	err = txn.err ? txn.err : load_meta(usage, &txn);
+	if (err == ERR_NOT_FOUND) {
+		store_abort(&txn);
+		err = create_meta(usage, &options->identity);
+		store_begin_read(&txn, usage->store);
+		if (!err)
+			err = txn.err;
+	} else if (!err) {
+		err = check_identity(&usage->meta.identity, &options->identity, boot_differs);
+	} else if (err == ERR_FORMAT) {
+		err = ERR_IDENTITY;
+	}
+	if (!err)
+		err = load_rest(usage, &txn);
+	store_abort(&txn);
+	usage->pending = usage->meta;
+	if (usage->meta.identity.cluster[0] == '\0')
+		memcpy(usage->pending.identity.cluster, options->identity.cluster,
+			sizeof(usage->pending.identity.cluster));
+	return err;
+}
+
+int usage_open(const struct usage_options *options, struct usage **out, bool *boot_differs)
+{
+	const struct usage_identity *id = &options->identity;
+	struct usage *usage;
+	int err;
+
+	*out = NULL;
+	*boot_differs = false;
+	if (id->partitions == 0 || id->partition >= id->partitions || id->window_minutes == 0 ||
+		id->window_minutes > WINDOW_MINUTES_MAX)
+		return ERR_INVALID;
+	usage = calloc(1, sizeof(*usage));
+	if (!usage)
+		return ERR_NOMEM;
+	err = store_open_writer(
+		options->path, options->map_bytes, options->readers_max, &usage->store);
+	if (!err)
+		err = load(usage, options, boot_differs);
+	if (err)
+		usage_close(&usage);
+	*out = usage;
+	return err;
+}
+
+void usage_close(struct usage **usagep)
+{
+	struct usage *usage = *usagep;
+
+	if (!usage)
+		return;
+	store_close(&usage->store);
+	batch_free(&usage->batch);
+	names_free(&usage->names);
+	sources_free(&usage->sources);
+	rows_free(&usage->rows);
+	free(usage);
+	*usagep = NULL;
+}
+
+/* --- the batch ------------------------------------------------------------------------------- */
+
+const struct usage_meta *usage_meta(const struct usage *usage)
+{
+	return &usage->meta;
+}
+
+struct store *usage_store(struct usage *usage)
+{
+	return usage->store;
+}
+
+void usage_advance(
+	struct usage *usage, int64_t next_offset, const struct usage_fingerprint *fingerprint)
+{
+	must(next_offset > usage->pending.next_offset);
+	usage->pending.next_offset = next_offset;
+	if (fingerprint)
+		usage->pending.fingerprint = *fingerprint;
+}
+
+void usage_gap(struct usage *usage, uint64_t offsets)
+{
+	usage->pending.gaps++;
+	usage->pending.gap_offsets += offsets;
+}
+
+size_t usage_pending(const struct usage *usage)
+{
+	return usage->batch.n;
+}
+
+bool usage_dirty(const struct usage *usage)
+{
+	return memcmp(&usage->pending, &usage->meta, sizeof(usage->meta)) != 0;
+}
+
+void usage_reset(struct usage *usage)
+{
+	batch_clear(&usage->batch);
+	names_reset(&usage->names);
+	sources_reset(&usage->sources);
+	usage->pending = usage->meta;
+}
+
+/* --- commit ---------------------------------------------------------------------------------- */
+
+static void clear_outbox(struct usage *usage, struct store_txn *txn, struct usage_meta *meta)
+{
+	const struct batch *batch = &usage->batch;
+	struct store_bytes value;
+	struct usage_key key;
+
+	for (size_t i = 0; i < batch->n_cleared; i++) {
+		key_prefix(&key, KEY_OUTBOX);
+		key_add_u64(&key, batch->cleared[i]);
+		if (!store_get(txn, key_bytes(&key), &value))
+			continue;
+		store_delete(txn, key_bytes(&key));
+		meta->outbox--;
+	}
+}
+
+static void put_quarantined(struct usage *usage, struct store_txn *txn)
+{
+	const struct batch *batch = &usage->batch;
+	struct usage_key key;
+
+	for (size_t i = 0; i < batch->n_quarantined; i++) {
+		const struct quarantined *q = &batch->quarantined[i];
+
+		key_prefix(&key, KEY_QUARANTINE);
+		key_add_u64(&key, (uint64_t)q->offset);
+		store_put(txn, key_bytes(&key),
+			(struct store_bytes){.data = batch->raw + q->at, .len = q->len});
+	}
+}
+
+/* Pages that the transaction can dirty, on the safe side. */
+static uint64_t commit_pages(const struct usage *usage, const struct usage_commit *how)
+{
+	const struct batch *batch = &usage->batch;
+	uint64_t pages = apply_pages(usage);
+
+	pages += 4 * names_pending(&usage->names);
+	pages += 2 * (usage->sources.n + batch->n_cleared);
+	pages += 2 * batch->n_quarantined + batch->raw_len / 2048;
+	pages += 2 * (uint64_t)how->sweep_blocks;
+	return pages + pages / 4 + RESERVE_SLACK;
+}
+
+/* Everything is in the store: the batch is empty and what was pending is committed. */
+static void settle(struct usage *usage, const struct usage_meta *meta, const struct sweep *sweep,
+	uint32_t now_minute)
+{
+	usage->meta = *meta;
+	usage->pending = *meta;
+	usage->sweep = *sweep;
+	batch_clear(&usage->batch);
+	names_commit(&usage->names);
+	sources_commit(&usage->sources, now_minute, meta->identity.window_minutes);
+}
+
+int usage_commit(struct usage *usage, const struct usage_commit *how)
+{
+	struct usage_meta meta = usage->pending;
+	struct sweep sweep = usage->sweep;
+	struct store_txn txn;
+	uint32_t now_minute;
+	int err;
+
+	if (how->now_ms > meta.clock_ms)
+		meta.clock_ms = how->now_ms;
+	now_minute = window_minute_of_ms(meta.clock_ms);
+	batch_sort(&usage->batch);
+	store_begin(&txn, usage->store);
+	store_reserve(&txn, commit_pages(usage, how));
+	apply_batch(usage, &txn, &meta);
+	names_write(&usage->names, &txn);
+	meta.tenants = usage->names.tenants;
+	meta.sources =
+		sources_write(&usage->sources, &txn, now_minute, meta.identity.window_minutes);
+	clear_outbox(usage, &txn, &meta);
+	put_quarantined(usage, &txn);
+	sweep_slice(&txn, how->sweep_blocks, now_minute, &meta, &sweep);
+	put_meta(&txn, &meta);
+	if (!txn.err && how->may_commit && !how->may_commit(how->arg))
+		txn.err = ERR_LEASE;
+	err = store_commit(&txn);
+	if (!err)
+		settle(usage, &meta, &sweep, now_minute);
+	return err;
+}
+
+void usage_check_readers(struct usage *usage)
+{
+	store_check_readers(usage->store);
+}
+
+void usage_store_facts(struct usage *usage, struct store_facts *facts)
+{
+	store_facts(usage->store, facts);
+}

@@ -1,0 +1,253 @@
+/*
+ * usage_batch.c - add: checks, the append array, its sort.
+ *
+ *	record -> misrouted? own? duplicate? too old? -> names to ids -> items[n++]
+ *
+ *	sort: stable radix over hash bits 42..63, then over the tenant,
+ *	      then one insertion pass for what the other bits still leave
+ *
+ * Hashes come from outside.  When they share their upper bits the insertion pass
+ * would be quadratic, so it has a budget; beyond it all 64 bits are sorted by radix.
+ *
+ * Runs in: worker.  Blocks in: nowhere.
+ */
+#include "shm/usage_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shm/check.h"
+
+#define RADIX_BITS	11
+#define RADIX_SIZE	(1u << RADIX_BITS)
+#define SMALL_SORT	64
+#define BUDGET_PER_ITEM 4
+#define KEEP_ITEMS	(64 * 1024) /* arrays beyond this are given back when they were hardly used */
+
+void *array_grow(void *array, size_t *cap, size_t n, size_t size)
+{
+	size_t new_cap = *cap ? *cap : 16;
+
+	if (n <= *cap)
+		return array;
+	while (new_cap < n)
+		new_cap *= 2;
+	array = reallocarray(array, new_cap, size);
+	must(array != NULL);
+	*cap = new_cap;
+	return array;
+}
+
+/* --- add ------------------------------------------------------------------------------------- */
+
+static uint32_t seconds_of_ms(int64_t ms)
+{
+	int64_t seconds = ms < 0 ? 0 : ms / 1000;
+
+	return seconds > UINT32_MAX ? UINT32_MAX : (uint32_t)seconds;
+}
+
+static bool is_own(const struct usage *usage, const struct record *record)
+{
+	return record->has_source &&
+	       memcmp(record->incarnation, usage->meta.incarnation, INCARNATION_SIZE) == 0;
+}
+
+static enum skip_reason check_record(
+	struct usage *usage, const struct record *record, int64_t now_ms, uint32_t *seen_s)
+{
+	const struct usage_identity *id = &usage->meta.identity;
+	struct batch *batch = &usage->batch;
+
+	if (record->hash % id->partitions != id->partition)
+		return SKIP_MISROUTED;
+	if (is_own(usage, record)) {
+		batch->cleared = array_grow(batch->cleared, &batch->cleared_cap,
+			batch->n_cleared + 1, sizeof(*batch->cleared));
+		batch->cleared[batch->n_cleared++] = record->sequence;
+		return SKIP_OWN;
+	}
+	if (record->has_source && !sources_pass(&usage->sources, record->incarnation,
+					  record->sequence, seconds_of_ms(now_ms)))
+		return SKIP_DUPLICATE;
+	if (!window_clamp(record->timestamp_ms, now_ms, id->window_minutes, seen_s))
+		return SKIP_TOO_OLD;
+	return SKIP_NONE;
+}
+
+enum skip_reason usage_add(struct usage *usage, const struct record *record, int64_t now_ms)
+{
+	struct usage_meta *meta = &usage->pending;
+	struct batch *batch = &usage->batch;
+	enum skip_reason reason;
+	struct item *item;
+	uint32_t seen_s;
+	bool overflow;
+
+	reason = check_record(usage, record, now_ms, &seen_s);
+	if (reason != SKIP_NONE) {
+		usage_skip(usage, reason);
+		return reason;
+	}
+	batch->items = array_grow(batch->items, &batch->cap, batch->n + 1, sizeof(*batch->items));
+	item = &batch->items[batch->n++];
+	item->hash = record->hash;
+	item->bytes = record->size;
+	item->tenant = names_tenant(&usage->names, record->tenant, record->tenant_len);
+	item->seen_s = seen_s;
+	item->policy = names_policy(
+		&usage->names, item->tenant, record->policy, record->policy_len, &overflow);
+	meta->policy_overflow += overflow;
+	if (now_ms > meta->clock_ms)
+		meta->clock_ms = now_ms;
+	meta->records++;
+	meta->applied++;
+	if (__builtin_add_overflow(meta->bytes, record->size, &meta->bytes))
+		meta->bytes = UINT64_MAX;
+	return SKIP_NONE;
+}
+
+void usage_skip(struct usage *usage, enum skip_reason reason)
+{
+	must(reason > SKIP_NONE && reason < SKIP_REASONS);
+	usage->pending.records++;
+	usage->pending.skipped[reason]++;
+}
+
+void usage_quarantine(struct usage *usage, int64_t offset, struct store_bytes raw)
+{
+	struct batch *batch = &usage->batch;
+	size_t len = raw.len < USAGE_QUARANTINE_BYTES_MAX ? raw.len : USAGE_QUARANTINE_BYTES_MAX;
+
+	must(offset >= 0);
+	batch->quarantined = array_grow(batch->quarantined, &batch->quarantined_cap,
+		batch->n_quarantined + 1, sizeof(*batch->quarantined));
+	batch->raw = array_grow(batch->raw, &batch->raw_cap, batch->raw_len + len + 1, 1);
+	batch->quarantined[batch->n_quarantined++] =
+		(struct quarantined){.offset = offset, .at = batch->raw_len, .len = len};
+	if (len)
+		memcpy(batch->raw + batch->raw_len, raw.data, len);
+	batch->raw_len += len;
+	usage_skip(usage, SKIP_QUARANTINED);
+}
+
+/* --- sort ------------------------------------------------------------------------------------ */
+
+static bool item_less(const struct item *a, const struct item *b)
+{
+	return a->tenant != b->tenant ? a->tenant < b->tenant : a->hash < b->hash;
+}
+
+/* Stable.  False when it took more than `budget` moves; the items are all there then, in some
+ * order. */
+static bool insertion_sort(struct item *items, size_t n, size_t budget)
+{
+	size_t moves = 0;
+
+	for (size_t i = 1; i < n; i++) {
+		struct item item = items[i];
+		size_t j = i;
+
+		while (j > 0 && item_less(&item, &items[j - 1])) {
+			items[j] = items[j - 1];
+			j--;
+		}
+		items[j] = item;
+		moves += i - j;
+		if (moves > budget)
+			return false;
+	}
+	return true;
+}
+
+static unsigned item_digit(const struct item *item, bool by_tenant, unsigned shift)
+{
+	uint64_t key = by_tenant ? item->tenant : item->hash;
+
+	return (unsigned)(key >> shift) & (RADIX_SIZE - 1);
+}
+
+/* One stable pass from items to spare, which then change places; nothing when all digits are equal.
+ */
+static void radix_pass(struct batch *batch, bool by_tenant, unsigned shift)
+{
+	size_t at[RADIX_SIZE] = {0}, sum = 0;
+	struct item *from = batch->items, *to = batch->spare;
+
+	for (size_t i = 0; i < batch->n; i++)
+		at[item_digit(&from[i], by_tenant, shift)]++;
+	if (at[item_digit(&from[0], by_tenant, shift)] == batch->n)
+		return;
+	for (unsigned d = 0; d < RADIX_SIZE; d++) {
+		size_t count = at[d];
+
+		at[d] = sum;
+		sum += count;
+	}
+	for (size_t i = 0; i < batch->n; i++)
+		to[at[item_digit(&from[i], by_tenant, shift)]++] = from[i];
+	batch->items = to;
+	batch->spare = from;
+}
+
+static void radix_tenants(struct batch *batch)
+{
+	uint32_t max = 0;
+
+	for (size_t i = 0; i < batch->n; i++)
+		if (batch->items[i].tenant > max)
+			max = batch->items[i].tenant;
+	for (unsigned shift = 0; shift < 32 && max >> shift; shift += RADIX_BITS)
+		radix_pass(batch, true, shift);
+}
+
+void batch_sort(struct batch *batch)
+{
+	if (batch->n <= SMALL_SORT) {
+		insertion_sort(batch->items, batch->n, SIZE_MAX);
+		return;
+	}
+	if (batch->spare_cap < batch->cap) {
+		free(batch->spare);
+		batch->spare = reallocarray(NULL, batch->cap, sizeof(*batch->spare));
+		must(batch->spare != NULL);
+		batch->spare_cap = batch->cap;
+	}
+	radix_pass(batch, false, 64 - 2 * RADIX_BITS);
+	radix_pass(batch, false, 64 - RADIX_BITS);
+	radix_tenants(batch);
+	if (insertion_sort(batch->items, batch->n, BUDGET_PER_ITEM * batch->n))
+		return;
+	for (unsigned shift = 0; shift < 64; shift += RADIX_BITS)
+		radix_pass(batch, false, shift);
+	radix_tenants(batch);
+}
+
+void batch_clear(struct batch *batch)
+{
+	if (batch->cap > KEEP_ITEMS && batch->n < batch->cap / 16) {
+		free(batch->items);
+		free(batch->spare);
+		batch->items = batch->spare = NULL;
+		batch->cap = batch->spare_cap = 0;
+	}
+	if (batch->raw_cap > USAGE_QUARANTINE_BYTES_MAX) {
+		free(batch->raw);
+		batch->raw = NULL;
+		batch->raw_cap = 0;
+	}
+	batch->n = 0;
+	batch->n_cleared = 0;
+	batch->n_quarantined = 0;
+	batch->raw_len = 0;
+}
+
+void batch_free(struct batch *batch)
+{
+	free(batch->items);
+	free(batch->spare);
+	free(batch->cleared);
+	free(batch->quarantined);
+	free(batch->raw);
+	memset(batch, 0, sizeof(*batch));
+}

@@ -1,0 +1,230 @@
+/*
+ * usage_private.h - what the usage_*.c files share: keys, blocks, the batch, the writer's state.
+ *
+ *	usage.c         open, close, commit: one transaction out of the parts below
+ *	usage_batch.c   add: checks, the append array, its sort
+ *	usage_names.c   tenant and policy names <-> ids
+ *	usage_sources.c highest sequence per foreign store
+ *	usage_apply.c   the sorted batch into blocks and rows
+ *	usage_sweep.c   expired streams out of blocks
+ *	usage_block.c   keys, and the search in a block
+ *	usage_read.c    readers
+ *	usage_verify.c  a whole store against itself
+ *
+ * What the writer has in memory and no commit has made durable is pending:
+ * usage_reset takes it back, and a failed commit can be tried again.
+ */
+#ifndef TALLY_SHM_USAGE_PRIVATE_H
+#define TALLY_SHM_USAGE_PRIVATE_H
+
+#include "shm/usage.h"
+
+/* --- usage_block.c: keys (a prefix byte, then big-endian integers) and blocks ---------------- */
+
+#define KEY_BLOCK	'b'
+#define KEY_ROW		'h'
+#define KEY_TENANT	't' /* by name */
+#define KEY_TENANT_NAME 'T' /* by id */
+#define KEY_POLICY	'p'
+#define KEY_SOURCE	'f'
+#define KEY_OUTBOX	'o'
+#define KEY_QUARANTINE	'q'
+#define KEY_META	'm'
+
+#define BLOCK_VERSION 1
+
+struct usage_key {
+	uint8_t bytes[1 + USAGE_NAME_SIZE];
+	size_t len;
+};
+_Static_assert(1 + USAGE_NAME_SIZE <= 511, "LMDB's longest key");
+
+/* The bytes of a key, which is borrowed. */
+struct store_bytes key_bytes(const struct usage_key *key);
+
+void key_prefix(struct usage_key *key, char kind);
+void key_add_u16(struct usage_key *key, uint16_t value);
+void key_add_u32(struct usage_key *key, uint32_t value);
+void key_add_u64(struct usage_key *key, uint64_t value);
+void key_add_text(struct usage_key *key, const void *text, size_t len);
+void key_block(struct usage_key *key, uint32_t tenant, uint64_t upper);
+void key_row(struct usage_key *key, uint32_t tenant, uint16_t policy);
+
+/* false when it is a key of another kind or length. */
+bool key_parse_block(struct store_bytes key, uint32_t *tenant, uint64_t *upper);
+bool key_parse_row(struct store_bytes key, uint32_t *tenant, uint16_t *policy);
+bool key_parse_policy(struct store_bytes key, uint32_t *tenant, uint16_t *policy);
+bool key_parse_tenant(struct store_bytes key, uint32_t *tenant);
+bool key_parse_u64(struct store_bytes key, char kind, uint64_t *value);
+
+/* The block in a value, in place; NULL when it is none. */
+const struct usage_block *block_of(struct store_bytes value);
+
+/* Index of the first hash >= `hash` among the first n. */
+unsigned block_search(const struct usage_block *block, unsigned n, uint64_t hash);
+
+/* Opens a gap at `at` and puts a zeroed entry there; there must be room. */
+struct usage_entry *block_insert(struct usage_block *block, unsigned at, uint64_t hash);
+
+/* Moves the first `k` streams to `lower` (emptied first). */
+void block_split(struct usage_block *block, unsigned k, struct usage_block *lower);
+
+/* Puts all of `lower` before those of `block`; there must be room. */
+void block_merge(struct usage_block *block, const struct usage_block *lower);
+
+void block_clear(struct usage_block *block);
+
+/* --- usage_names.c --------------------------------------------------------------------------- */
+
+struct name {
+	uint32_t scope; /* 0: a tenant; else a policy of tenant scope - 1 */
+	uint32_t id;
+	size_t text; /* in names.texts */
+	size_t len;
+};
+
+struct names {
+	struct name *names;
+	size_t n, cap, n_committed;
+	char *texts;
+	size_t texts_len, texts_cap;
+	uint32_t *table; /* hash table of indices + 1 */
+	size_t table_size;
+	uint16_t *policies; /* by tenant: ids given out, 0 included */
+	uint32_t tenants;
+	size_t tenants_cap;
+	uint64_t seed;
+};
+
+int names_load(struct names *names, struct store_txn *txn);
+void names_free(struct names *names);
+
+/* Gives an id, a new one when the name is new. */
+uint32_t names_tenant(struct names *names, const char *text, size_t len);
+
+/* The same; 0 with *overflow set when the tenant has too many. */
+uint16_t names_policy(
+	struct names *names, uint32_t tenant, const char *text, size_t len, bool *overflow);
+
+void names_write(const struct names *names, struct store_txn *txn);
+size_t names_pending(const struct names *names);
+void names_commit(struct names *names);
+void names_reset(struct names *names);
+
+/* --- usage_sources.c ------------------------------------------------------------------------- */
+
+struct source_value {
+	uint64_t sequence; /* highest applied */
+	uint32_t seen_s;   /* when that was, by our clock */
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct source_value) == 16, "file format");
+
+struct source {
+	uint8_t incarnation[INCARNATION_SIZE];
+	struct source_value now, committed;
+	bool is_committed; /* there is a row for it */
+};
+
+struct sources {
+	struct source *sources;
+	size_t n, cap;
+	uint32_t *table; /* hash table of indices + 1 */
+	size_t table_size;
+	uint32_t *dirty; /* indices */
+	size_t n_dirty, dirty_cap;
+	uint32_t pruned_minute; /* last minute in which old ones were looked for */
+	uint64_t seed;
+};
+
+int sources_load(struct sources *sources, struct store_txn *txn);
+void sources_free(struct sources *sources);
+
+/* False when the sequence is not above the highest one of its source; else it is that now. */
+bool sources_pass(struct sources *sources, const uint8_t incarnation[INCARNATION_SIZE],
+	uint64_t sequence, uint32_t now_s);
+
+/* Puts changed ones and, once a minute, deletes those not heard of for a window.  Returns rows
+ * left. */
+uint32_t sources_write(
+	struct sources *sources, struct store_txn *txn, uint32_t now_minute, uint32_t window);
+void sources_commit(struct sources *sources, uint32_t now_minute, uint32_t window);
+void sources_reset(struct sources *sources);
+
+/* --- usage_batch.c --------------------------------------------------------------------------- */
+
+struct item {
+	uint64_t hash;
+	uint64_t bytes;
+	uint32_t tenant;
+	uint32_t seen_s;
+	uint16_t policy;
+	uint16_t reserved[3];
+};
+_Static_assert(sizeof(struct item) == 32, "two to a cache line");
+
+struct quarantined {
+	int64_t offset;
+	size_t at, len; /* in batch.raw */
+};
+
+struct batch {
+	struct item *items, *spare; /* spare: for the sort, same size */
+	size_t n, cap, spare_cap;
+	uint64_t *cleared; /* sequences of our own records that came back */
+	size_t n_cleared, cleared_cap;
+	struct quarantined *quarantined;
+	size_t n_quarantined, quarantined_cap;
+	char *raw;
+	size_t raw_len, raw_cap;
+};
+
+/* Makes room for n elements of `size` and gives the array; stops the process when there is none. */
+void *array_grow(void *array, size_t *cap, size_t n, size_t size);
+
+/* Sorts by (tenant, hash), records of one stream in the order they came. */
+void batch_sort(struct batch *batch);
+void batch_clear(struct batch *batch);
+void batch_free(struct batch *batch);
+
+/* --- usage_apply.c --------------------------------------------------------------------------- */
+
+/* The rows of the tenant in hand, loaded when needed and put once. */
+struct rows {
+	uint16_t slot[USAGE_POLICIES_MAX];   /* index + 1 into the others */
+	uint16_t policy[USAGE_POLICIES_MAX]; /* in the order they were loaded */
+	struct window_row *row;
+	char *slab; /* rows as in the store */
+	size_t n, cap, size;
+};
+
+/* The block at which the sweep goes on. */
+struct sweep {
+	uint32_t tenant;
+	uint64_t hash;
+};
+
+struct usage {
+	struct store *store;
+	struct usage_meta meta;	   /* as committed */
+	struct usage_meta pending; /* with the batch; what a commit finds out itself is not in it */
+	struct batch batch;
+	struct names names;
+	struct sources sources;
+	struct rows rows;
+	struct sweep sweep;
+};
+
+/* Applies the sorted batch; streams and blocks of *meta follow. */
+void apply_batch(struct usage *usage, struct store_txn *txn, struct usage_meta *meta);
+
+/* Pages that the sorted batch can dirty. */
+uint64_t apply_pages(const struct usage *usage);
+void rows_free(struct rows *rows);
+
+/* --- usage_sweep.c --------------------------------------------------------------------------- */
+
+void sweep_slice(struct store_txn *txn, unsigned blocks, uint32_t now_minute,
+	struct usage_meta *meta, struct sweep *at);
+
+#endif

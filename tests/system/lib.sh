@@ -1,0 +1,356 @@
+# lib.sh - what every system test is made of.
+#
+#	. "$(dirname "$0")/lib.sh"
+#	broker partitions=2; start_tallyd; wait_ready 2
+#	produce --partition 0 --records 1000
+#	kill -KILL "$(pid_of 0)"
+#	wait_until 'part 0 stats.next_offset' '^1000$'
+#	same_as_oracle 'the store holds what the log says'
+#	done_testing
+#
+# A test owns a directory $T (short: socket paths have 108 bytes), a broker on a free port and the
+# processes it starts; at its end all of them are gone, and so is $T.  Logs of a failed test are
+# kept under $B/test-logs/NAME.  Conditions are waited for, time never is.  SEED=n repeats a run.
+#
+# The embedded broker's first rebalance can get stuck; then the start is tried again and the output
+# says so.  An assertion is never tried again.
+
+set -u
+export LC_ALL=C
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+
+TEST=$(basename "$0" .sh)
+B=$(realpath "${B:-build}")
+SEED=${SEED:-$((0x$(od -An -N3 -tx1 /dev/urandom | tr -d ' \n')))}
+RANDOM=$((SEED % 32768))
+
+if [ -d /dev/shm ] && [ -w /dev/shm ]; then T=/dev/shm; else T=/tmp; fi
+T=$(mktemp -d "$T/tt.XXXXXX") || exit 1
+chmod 755 "$T"
+
+COUNT=0	# assertions so far
+FAILED=0
+PLANNED=	# set by done_testing
+OWN=()		# pids we started, oldest first
+INSTANCE=a	# the instance that ctl, pid_of ... speak of
+BROKERS= TOPIC=tally PARTITIONS=8
+declare -A TALLYD=()	# instance -> pid
+declare -A CONFIG=()	# instance -> "key=value" lines
+
+echo "# $TEST seed $SEED"
+
+# --- TAP ------------------------------------------------------------------------------------------
+
+note() { printf '# %s\n' "${@//$'\n'/$'\n'# }"; }
+diag() { printf '# %s\n' "${@//$'\n'/$'\n'# }" >&2; }
+pass() { echo "ok $((++COUNT)) - $1"; }
+fail() { echo "not ok $((++COUNT)) - $1"; FAILED=1; [ $# -lt 2 ] || diag "${@:2}"; return 1; }
+
+# ok NAME COMMAND...: the command succeeds.
+ok()
+{
+	local out
+	if out=$("${@:2}" 2>&1); then pass "$1"; else fail "$1" "failed: ${*:2}" "$out"; fi
+}
+is() { if [ "$1" = "$2" ]; then pass "$3"; else fail "$3" "     got: $1" "expected: $2"; fi; }
+isnt() { if [ "$1" != "$2" ]; then pass "$3"; else fail "$3" "got what it must not be: $1"; fi; }
+like() { if [[ $1 =~ $2 ]]; then pass "$3"; else fail "$3" "       got: $1" "to look like: $2"; fi; }
+unlike() { if [[ ! $1 =~ $2 ]]; then pass "$3"; else fail "$3" "got: $1" "not to look like: $2"; fi; }
+
+# same FILE FILE NAME: they are equal, else the difference is shown.
+same()
+{
+	local out
+	if out=$(diff "$1" "$2" 2>&1); then pass "$3"; else fail "$3" "diff $1 $2" "$(head -n 40 <<<"$out")"; fi
+}
+
+# The end of every test that came to its end.
+done_testing() { echo "1..$COUNT"; PLANNED=1; exit $FAILED; }
+
+# Ends the test here: what would follow has no meaning.
+die() { fail "$@"; logs; echo "1..$COUNT"; PLANNED=1; exit 1; }
+bail() { echo "Bail out! $*"; exit 255; }
+
+# A test that cannot run here.  In CI that is a failure.
+skip_all()
+{
+	[ -z "${CI:-}" ] || die "not skipped in CI: $*"
+	echo "1..0 # SKIP $*"; PLANNED=1; exit 0
+}
+
+# plan: for tests that know their number.
+plan() { PLANNED=$1; echo "1..$1"; }
+
+logs()
+{
+	local f
+	for f in "$T"/*.log; do [ -e "$f" ] && diag "--- ${f##*/}" "$(tail -n 25 "$f")"; done
+	[ -z "${TALLYD[$INSTANCE]:-}" ] || diag "--- status" "$(ctl status 2>&1)"
+}
+
+# --- waiting --------------------------------------------------------------------------------------
+
+# until_true SECONDS COMMAND...: polls; false when the time is over.
+until_true()
+{
+	local end=$((SECONDS + $1))
+	shift
+	while :; do
+		"$@" >/dev/null 2>&1 && return 0
+		[ $SECONDS -le $end ] || return 1
+		sleep 0.05
+	done
+}
+matches() { [[ $(eval "$1" 2>&1) =~ $2 ]]; }
+
+# wait_for 'command' [pattern] [seconds]: true as soon as the command succeeds, or its output matches.
+wait_for()
+{
+	if [ -n "${2:-}" ]; then until_true "${3:-30}" matches "$1" "$2"
+	else until_true "${3:-30}" eval "$1"; fi
+}
+
+# The same for what the rest of the test stands on: on time-out the test ends with what is known.
+wait_until()
+{
+	wait_for "$@" && return 0
+	die "waited ${3:-30} s for: $1${2:+ =~ $2}" "last: $(eval "$1" 2>&1 | tail -n 20)"
+}
+
+# eventually NAME 'command' [pattern] [seconds]: the same as an assertion.
+eventually()
+{
+	if wait_for "${@:2}"; then pass "$1"
+	else fail "$1" "waited ${4:-30} s for: $2${3:+ =~ $3}" "last: $(eval "$2" 2>&1 | tail -n 20)"; logs; fi
+}
+
+now_ms() { date +%s%3N; }
+rand() { echo $((RANDOM % $1)); }	# 0 .. $1 - 1, from the seed; not in a subshell: RANDOM stands still there
+alive() { [ -d "/proc/$1" ] && ! grep -qs '^State:.Z' "/proc/$1/status"; }
+gone() { ! alive "$1"; }
+
+# --- processes ------------------------------------------------------------------------------------
+
+# spawn NAME COMMAND...: in the background, log in $T/NAME.log; pid in $PID.
+spawn()
+{
+	"${@:2}" >>"$T/$1.log" 2>&1 0<>"${STDIN:-/dev/null}" &
+	PID=$!
+	OWN+=("$PID")
+}
+
+# end PID [SECONDS]: TERM, then KILL.  Reaps it; its exit code is the result.
+end()
+{
+	kill -TERM "$1" 2>/dev/null; kill -CONT "$1" 2>/dev/null
+	until_true "${2:-10}" gone "$1" || { diag "pid $1 did not end, killed"; kill -KILL "$1" 2>/dev/null; }
+	wait "$1" 2>/dev/null
+}
+
+# Processes that have a file of ours open or mapped, beside this shell.
+holders()
+{
+	local p
+	for p in /proc/[0-9]*; do
+		p=${p#/proc/}
+		[ "$p" != $$ ] && [ "$p" != "$BASHPID" ] || continue
+		if grep -qs " $T/" "/proc/$p/maps" || find "/proc/$p/fd" -lname "$T/*" 2>/dev/null | grep -q .; then
+			echo "$p"
+		fi
+	done
+}
+
+cleanup()
+{
+	local rc=$? i left
+	trap - EXIT
+	trap '' TERM INT
+	if [ -z "$PLANNED" ]; then
+		FAILED=1
+		[ $rc = 255 ] || { logs; echo "not ok $((++COUNT)) - $TEST came to its end (exit $rc)"; echo "1..$COUNT"; }
+	fi
+	for ((i = ${#OWN[@]} - 1; i >= 0; i--)); do
+		alive "${OWN[i]}" && end "${OWN[i]}"
+	done
+	for left in $(holders); do
+		diag "still there at the end: $(tr '\0' ' ' <"/proc/$left/cmdline")"
+		kill -KILL "$left" 2>/dev/null
+	done
+	if [ $FAILED = 1 ]; then
+		rm -rf "$B/test-logs/$TEST"; mkdir -p "$B/test-logs/$TEST"
+		cp "$T"/*.log "$T"/*.yaml "$T"/*.txt "$B/test-logs/$TEST/" 2>/dev/null
+		diag "logs: $B/test-logs/$TEST (repeat with SEED=$SEED)"
+	fi
+	rm -rf "$T"
+	exit $((rc ? rc : FAILED))
+}
+trap cleanup EXIT
+trap 'exit 143' TERM
+trap 'exit 130' INT
+
+# --- the cluster ----------------------------------------------------------------------------------
+
+# broker [partitions=N] [brokers=N] [topic=NAME]
+broker()
+{
+	local brokers=1 arg
+	for arg in "$@"; do
+		case $arg in
+		partitions=*) PARTITIONS=${arg#*=} ;;
+		brokers=*) brokers=${arg#*=} ;;
+		topic=*) TOPIC=${arg#*=} ;;
+		*) bail "broker: $arg: no such argument" ;;
+		esac
+	done
+	mkfifo "$T/broker.in"
+	STDIN="$T/broker.in" spawn broker "$B/tally-broker" --brokers "$brokers" --die-with-parent=$$ \
+		--topic "$TOPIC:$PARTITIONS" --ready-file "$T/broker.ready"
+	BROKER=$PID
+	until_true 10 test -s "$T/broker.ready" || bail "the broker did not come up: $(tail -n 5 "$T/broker.log")"
+	BROKERS=$(head -n 1 "$T/broker.ready")
+}
+
+# broker_do COMMAND...: a line for the broker ("down 1"), until it has answered.
+broker_do()
+{
+	local before
+	before=$(wc -l <"$T/broker.log")
+	echo "$*" >"$T/broker.in"
+	wait_until "tail -n +$((before + 1)) '$T/broker.log'" '^ok' 10
+}
+
+# Writes records: tally-load's options.
+produce() { "$B/tally-load" --brokers "$BROKERS" --topic "$TOPIC" "$@" >>"$T/load.log" 2>&1 || die "tally-load $*" "$(tail -n 5 "$T/load.log")"; }
+
+# load_start OPTIONS: the same in the background; pid in $PID.
+load_start() { spawn load "$B/tally-load" --brokers "$BROKERS" --topic "$TOPIC" "$@"; }
+
+# --- tallyd ---------------------------------------------------------------------------------------
+
+# write_config INSTANCE [key=value...]: tally.yaml from defaults that suit the embedded broker.
+write_config()
+{
+	local -A value=()
+	local kv section key last=
+	local defaults=(
+		run_dir="$T/$1" instance="$1" zone="$1" log_level=debug
+		kafka.brokers="\"$BROKERS\"" kafka.topic="$TOPIC" kafka.group=tally
+		kafka.session_timeout=4s kafka.heartbeat_interval=300ms kafka.max_poll_interval=30s
+		kafka.properties.fetch.wait.max.ms=10 kafka.properties.reconnect.backoff.max.ms=500
+		store.map_size=1GiB query.http_listen=127.0.0.1:0
+	)
+	for kv in "${defaults[@]}" "${@:2}"; do value[${kv%%=*}]=${kv#*=}; done
+	for key in $(printf '%s\n' "${!value[@]}" | awk '{ print gsub(/\./, ".") > 0, $0 }' | sort | cut -d' ' -f2); do
+		case $key in
+		kafka.properties.*) section=kafka.properties ;;
+		*.*) section=${key%%.*} ;;
+		*) section= ;;
+		esac
+		if [ "$section" != "$last" ]; then
+			[ "$section" = kafka.properties ] && echo "  properties:" || echo "$section:"
+			last=$section
+		fi
+		case $section in
+		kafka.properties) echo "    ${key#kafka.properties.}: ${value[$key]}" ;;
+		'') echo "$key: ${value[$key]}" ;;
+		*) echo "  ${key#*.}: ${value[$key]}" ;;
+		esac
+	done >"$T/$1.yaml"
+}
+
+# start_tallyd [INSTANCE] [key=value...]: starts it and makes it the one that is spoken of.
+# Without key=value an instance that was there before keeps its configuration.
+start_tallyd()
+{
+	case ${1:-} in '' | *=*) ;; *) INSTANCE=$1; shift ;; esac
+	if [ $# -gt 0 ] || [ ! -e "$T/$INSTANCE.yaml" ]; then write_config "$INSTANCE" "$@"; fi
+	spawn "$INSTANCE" "${TALLYD_PROGRAM:-$B/tallyd}" -c "$T/$INSTANCE.yaml"
+	TALLYD[$INSTANCE]=$PID
+}
+
+# stop_tallyd [INSTANCE]: orderly; false when its exit code is not 0.
+stop_tallyd()
+{
+	local name=${1:-$INSTANCE} rc
+	end "${TALLYD[$name]}" 15
+	rc=$?
+	unset "TALLYD[$name]"
+	return $rc
+}
+
+# kill_tallyd [INSTANCE]: SIGKILL.
+kill_tallyd()
+{
+	kill -KILL "${TALLYD[${1:-$INSTANCE}]}"
+	wait "${TALLYD[${1:-$INSTANCE}]}" 2>/dev/null
+	unset "TALLYD[${1:-$INSTANCE}]"
+}
+
+run_dir() { echo "$T/${1:-$INSTANCE}"; }
+ctl() { "$B/tallyctl" -d "$T/$INSTANCE" "$@"; }
+status_json() { ctl status --json; }
+
+# part N FIELD: one field of one partition, from the status.
+part() { status_json | jq -r ".partitions[] | select(.partition == $1) | .$2"; }
+pid_of() { part "$1" pid; }
+# Not through jq: it rounds above 2^53.
+generation_of()
+{
+	status_json | awk -v want="$1" '{ n = $2; gsub(/[^0-9]/, "", n) }
+		/"partition":/ { now = n } /"generation":/ && now == want { print n; exit }'
+}
+state_of() { part "$1" state; }
+ready_count() { status_json 2>/dev/null | jq '[.partitions[] | select(.ready)] | length'; }
+owned_count() { status_json 2>/dev/null | jq '[.partitions[] | select(.state != "free")] | length'; }
+
+# The address of the query process: it writes it where its log can be read from.
+http_address() { sed -n 's/.* http\.listen .*address=\([0-9.:]*\).*/\1/p' "$T/$INSTANCE.log" | tail -n 1; }
+http() { curl -sS --max-time 10 "http://$(http_address)$1"; }
+
+# wait_ready [N] [SECONDS]: N partitions (all) of the current instance are ready.  A single member
+# that has no partition after 20 s sits in the broker's stuck rebalance: started again.
+wait_ready()
+{
+	local n=${1:-$PARTITIONS} try
+	for try in 1 2 3; do
+		until_true 20 matches owned_count '^[1-9]' && break
+		alive "${TALLYD[$INSTANCE]}" || die "tallyd ended" "$(tail -n 5 "$T/$INSTANCE.log")"
+		[ $try != 3 ] || die "no partition was assigned in three starts"
+		note "the broker's first rebalance is stuck; starting again ($try)"
+		stop_tallyd; start_tallyd
+	done
+	wait_until ready_count "^$n\$" "${2:-30}"
+}
+
+# start_group NAMES...: several instances in one group, until each partition is ready in one of them.
+ready_in_all() { local i sum=0; for i in $1; do sum=$((sum + $(INSTANCE=$i ready_count))); done; echo "$sum"; }
+start_group()
+{
+	local try i
+	for try in 1 2 3; do
+		for i in "$@"; do start_tallyd "$i"; done
+		until_true 45 matches "ready_in_all '$*'" "^$PARTITIONS\$" && return 0
+		[ $try != 3 ] || die "the group did not settle in three starts"
+		note "the broker's first rebalance is stuck; starting again ($try)"
+		for i in "$@"; do stop_tallyd "$i"; done
+	done
+}
+
+# --- what is true ---------------------------------------------------------------------------------
+
+# dump_log FILE: every record of the topic, as it is in the log.
+dump_log() { "$B/tests/log-dump" --brokers "$BROKERS" --topic "$TOPIC" >"$1" || die 'log-dump'; }
+
+# same_as_oracle NAME [oracle and store-dump options]: all stores of the current instance hold what
+# the log up to their stored offsets says, at one moment that both are told.
+same_as_oracle()
+{
+	local name=$1 at
+	shift
+	at=$(now_ms)
+	"$B/tests/store-dump" --run-dir "$T/$INSTANCE" --at "$at" "$@" >"$T/store.txt" || die 'store-dump'
+	dump_log "$T/log.txt"
+	"$B/tests/oracle" --partitions "$PARTITIONS" --at "$at" --upto-from "$T/store.txt" "$@" \
+		<"$T/log.txt" >"$T/oracle.txt" || die 'oracle'
+	same "$T/oracle.txt" "$T/store.txt" "$name"
+}

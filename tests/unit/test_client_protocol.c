@@ -1,0 +1,500 @@
+/*
+ * test_client_protocol.c - libtally answers only from what is published all the
+ * time while it reads, and finds its way when that changes.
+ */
+#include <pthread.h>
+
+#include "client_run.h"
+
+static struct run run;
+static struct tally *tally;
+static struct tally_usage usage;
+
+/* Partition 0: generation g holds g streams. */
+static int setup(void **state)
+{
+	(void)state;
+	run_start(&run);
+	run_write_n(&run, 0, 3, 3);
+	run_write_n(&run, 0, 5, 5);
+	run_write_n(&run, 1, 7, 7);
+	run_publish(&run, 0, PART_READY, 3);
+	assert_int_equal(tally_open(run.dir, 0, &tally), 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	tally_close(&tally);
+	run_end(&run);
+	return 0;
+}
+
+static void assert_streams(struct tally *t, uint64_t streams)
+{
+	assert_int_equal(tally_tenant(t, "t", &usage), 0);
+	assert_int_equal(usage.streams, streams);
+}
+
+/* ------------------------------------------------------------------ readiness */
+
+static void client_answers_from_ready_partitions_only(void **state)
+{
+	(void)state;
+	run_publish(&run, 1, PART_READY, 7);
+	assert_streams(tally, 10);
+	for (int s = PART_FREE; s < PART_STATES; s++) {
+		if (s == PART_READY)
+			continue;
+		run_publish(&run, 0, (enum part_state)s, 3);
+		assert_streams(tally, 7);
+		assert_int_equal(usage.basis.owned, s == PART_FREE ? 1 : 2);
+		assert_int_equal(usage.basis.answered, 1);
+		assert_int_equal(usage.basis.complete, s == PART_FREE);
+	}
+	run_publish(&run, 0, PART_FREE, 0);
+	run_publish(&run, 1, PART_PARKED, 7);
+	assert_int_equal(tally_tenant(tally, "t", &usage), TALLY_ENOTREADY);
+	assert_int_equal(usage.basis.owned, 1);
+}
+
+static void client_stops_answering_when_the_lease_is_over(void **state)
+{
+	(void)state;
+	assert_streams(tally, 3);
+	assert_true(tally_still_valid(tally));
+	run_lease(&run, 0, -1);
+	assert_false(tally_still_valid(tally));
+	assert_int_equal(tally_tenant(tally, "t", &usage), TALLY_ENOTREADY);
+	run_lease(&run, 0, 60000);
+	assert_streams(tally, 3);
+}
+
+static void client_says_stale_when_tallyd_is_gone(void **state)
+{
+	(void)state;
+	run_lease(&run, 0, 0);
+	atomic_store(&table_head_mut(&run.table)->heartbeat, host_boot_ns() - 6000000000u);
+	assert_int_equal(tally_tenant(tally, "t", &usage), TALLY_ESTALE);
+	struct tally_stream stream;
+	assert_int_equal(tally_stream(tally, "t", 0, &stream), TALLY_ESTALE);
+}
+
+static void client_reads_what_is_not_published_with_stale_ok_only(void **state)
+{
+	(void)state;
+	struct tally *any;
+	assert_int_equal(tally_open(run.dir, TALLY_STALE_OK, &any), 0);
+	assert_streams(any, 3);
+	assert_false(usage.basis.stale);
+	for (int s = PART_PENDING; s < PART_STATES; s++) {
+		run_publish(&run, 0, (enum part_state)s, 3);
+		run_publish(&run, 1, PART_READY, 7);
+		assert_streams(any, 10);
+		assert_int_equal(usage.basis.stale, s != PART_READY);
+		assert_true(usage.basis.complete);
+		assert_true(tally_still_valid(any));
+		struct tally_cursor cursor = {0};
+		struct tally_stream page[20];
+		struct tally_basis basis;
+		size_t n;
+		assert_int_equal(tally_streams(any, "t", &cursor, page, 20, &n, &basis), 0);
+		assert_int_equal(n, 10);
+		assert_int_equal(basis.stale, s != PART_READY);
+	}
+	run_publish(&run, 0, PART_READY, 3);
+	run_lease(&run, 0, 0);
+	assert_streams(any, 10);
+	assert_true(usage.basis.stale);
+	run_publish(&run, 0, PART_STOPPED, 99); /* its directory is not there */
+	assert_streams(any, 7);
+	assert_false(usage.basis.complete);
+	run_publish(&run, 0, PART_FREE, 3);
+	assert_streams(any, 7);
+	assert_int_equal(usage.basis.owned, 1);
+	tally_close(&any);
+}
+
+/* ------------------------------------------------------------------ changes while reading */
+
+struct hook {
+	int reads, change_until; /* changes in the first so many reads */
+	void (*change)(int nth);
+	uint64_t generation;
+};
+
+static int read_and_change(struct client_visit *visit, void *arg)
+{
+	struct hook *hook = arg;
+	hook->generation = visit->generation;
+	if (hook->reads++ < hook->change_until)
+		hook->change(hook->reads);
+	return 0;
+}
+
+static int visit_with(struct hook *hook)
+{
+	assert_int_equal(client_enter(tally), 0);
+	return client_visit(tally, 0, read_and_change, hook);
+}
+
+static void other_generation(int nth)
+{
+	run_publish(&run, 0, PART_READY, nth % 2 ? 5 : 3);
+}
+
+static void take_away(int nth)
+{
+	(void)nth;
+	run_publish(&run, 0, PART_DRAINING, 3);
+}
+
+static void end_lease(int nth)
+{
+	(void)nth;
+	run_lease(&run, 0, 0);
+}
+
+static void retire(int nth)
+{
+	(void)nth;
+	atomic_store(&table_head_mut(&run.table)->retired, 1);
+}
+
+static void client_reads_again_when_the_word_changes_under_it(void **state)
+{
+	(void)state;
+	struct hook hook = {.change_until = 1, .change = other_generation};
+	assert_int_equal(visit_with(&hook), 0);
+	assert_int_equal(hook.reads, 2);
+	assert_int_equal(hook.generation, 5);
+	assert_int_equal(tally->n_stands, 1);
+	assert_true(tally->stands[0].word == table_word(PART_READY, 5));
+	assert_true(tally_still_valid(tally));
+}
+
+static void client_gives_up_when_the_word_never_stands(void **state)
+{
+	(void)state;
+	struct hook hook = {.change_until = 100, .change = other_generation};
+	assert_int_equal(visit_with(&hook), ERR_NOT_READY);
+	assert_int_equal(hook.reads, CLIENT_TRIES);
+	assert_int_equal(tally->n_stands, 0);
+}
+
+static void client_throws_away_what_was_revoked_while_it_read(void **state)
+{
+	(void)state;
+	void (*changes[])(int) = {take_away, end_lease, retire};
+	for (size_t i = 0; i < 3; i++) {
+		struct hook hook = {.change_until = 1, .change = changes[i]};
+		run_publish(&run, 0, PART_READY, 3);
+		assert_int_equal(visit_with(&hook), ERR_NOT_READY);
+		assert_int_equal(hook.reads, 1);
+		assert_int_equal(tally->n_stands, 0);
+	}
+}
+
+static int revoke_the_other(struct tally *t, void *arg)
+{
+	struct hook *hook = arg;
+	struct hook quiet = {0};
+	hook->reads++;
+	int err = client_visit(t, 0, read_and_change, &quiet);
+	if (!err)
+		err = client_visit(t, 1, read_and_change, &quiet);
+	if (hook->reads == 1)
+		run_publish(&run, 0, PART_READY, 5);
+	return err;
+}
+
+static void client_asks_all_again_when_an_earlier_partition_changed(void **state)
+{
+	(void)state;
+	struct hook hook = {0};
+	run_publish(&run, 1, PART_READY, 7);
+	assert_int_equal(client_call(tally, revoke_the_other, &hook), 0);
+	assert_int_equal(hook.reads, 2);
+	assert_true(tally->stands[0].word == table_word(PART_READY, 5));
+}
+
+/* ------------------------------------------------------------------ changes between calls */
+
+static void client_follows_a_new_generation(void **state)
+{
+	(void)state;
+	assert_streams(tally, 3);
+	run_publish(&run, 0, PART_READY, 5);
+	assert_false(tally_still_valid(tally));
+	assert_streams(tally, 5);
+	assert_int_equal(client_env_count(), 1);
+}
+
+static void client_lets_go_of_maps_when_idle(void **state)
+{
+	(void)state;
+	assert_streams(tally, 3);
+	tally_idle(tally);
+	assert_int_equal(client_env_count(), 1);
+	run_publish(&run, 0, PART_DRAINING, 3);
+	tally_idle(tally);
+	assert_int_equal(client_env_count(), 1); /* it may come back */
+	run_publish(&run, 0, PART_FREE, 0);
+	tally_idle(tally);
+	assert_int_equal(client_env_count(), 0);
+}
+
+static void client_attaches_anew_when_the_table_was_replaced(void **state)
+{
+	(void)state;
+	struct table_head facts = run_facts();
+	struct tally_instance in;
+	assert_streams(tally, 3);
+	snprintf(facts.instance, sizeof facts.instance, "second");
+	run_install(&run, &facts);
+	assert_false(tally_still_valid(tally));
+	assert_int_equal(tally_instance(tally, &in), 0);
+	assert_string_equal(in.instance, "second");
+	assert_int_equal(client_env_count(), 0); /* its old maps went with the old table */
+	assert_int_equal(tally_tenant(tally, "t", &usage), TALLY_ENOTREADY);
+	run_publish(&run, 0, PART_READY, 3); /* adopted */
+	assert_streams(tally, 3);
+}
+
+static void client_finds_a_run_directory_that_was_made_anew(void **state)
+{
+	(void)state;
+	struct run second;
+	char aside[80];
+	assert_streams(tally, 3);
+	snprintf(aside, sizeof aside, "%s.old", run.dir);
+	assert_int_equal(rename(run.dir, aside), 0);
+	assert_int_equal(tally_tenant(tally, "t", &usage), 0); /* the table is still the same */
+	atomic_store(&table_head_mut(&run.table)->retired, 1);
+	assert_int_equal(tally_tenant(tally, "t", &usage), TALLY_ESTALE); /* gone, for now */
+	run_start(&second);
+	assert_int_equal(rename(second.dir, run.dir), 0);
+	snprintf(second.dir, sizeof second.dir, "%s", run.dir);
+	run_write_n(&second, 2, 4, 4);
+	run_publish(&second, 2, PART_READY, 4);
+	assert_streams(tally, 4);
+	tally_close(&tally);
+	run_end(&second);
+	snprintf(run.dir, sizeof run.dir, "%.*s", (int)sizeof run.dir - 1, aside);
+}
+
+/* ------------------------------------------------------------------ maps and descriptors */
+
+static unsigned count_lines(const char *path, const char *needle)
+{
+	char line[512];
+	unsigned n = 0;
+	FILE *file = fopen(path, "re");
+	assert_non_null(file);
+	while (fgets(line, sizeof line, file))
+		n += strstr(line, needle) != NULL;
+	fclose(file);
+	return n;
+}
+
+static unsigned count_fds(void)
+{
+	unsigned n = 0;
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static void client_opens_64_generations_and_leaks_nothing(void **state)
+{
+	(void)state;
+	assert_streams(tally, 3);
+	unsigned fds = count_fds(), maps = count_lines("/proc/self/maps", ".mdb");
+	assert_int_equal(maps, 2);
+	for (uint64_t g = 100; g < 164; g++) {
+		run_write_n(&run, 0, g, g - 99);
+		run_publish(&run, 0, PART_READY, g);
+		assert_streams(tally, g - 99);
+	}
+	assert_int_equal(count_fds(), fds);
+	assert_int_equal(count_lines("/proc/self/maps", ".mdb"), maps);
+	tally_close(&tally);
+	assert_int_equal(count_lines("/proc/self/maps", ".mdb"), 0);
+}
+
+static void client_shares_one_map_between_handles(void **state)
+{
+	(void)state;
+	struct tally *second;
+	char path[160];
+	assert_streams(tally, 3);
+	unsigned fds = count_fds();
+	assert_int_equal(tally_open(run.dir, TALLY_STALE_OK, &second), 0);
+	assert_streams(second, 3);
+	assert_int_equal(client_env_count(), 1);
+	assert_true(second->parts[0].env == tally->parts[0].env);
+	assert_int_equal(count_fds(), fds + 1); /* its run directory, nothing of the store */
+	assert_int_equal(count_lines("/proc/self/maps", "data.mdb"), 1);
+	tally_close(&second);
+	assert_int_equal(client_env_count(), 1);
+	/* LMDB's lock of this process must still be there: in /proc/locks by inode. */
+	struct stat st;
+	char inode[64];
+	run_path(&run, 0, 3, path);
+	strcat(path, "/lock.mdb");
+	assert_int_equal(stat(path, &st), 0);
+	snprintf(inode, sizeof inode, ":%lu ", (unsigned long)st.st_ino);
+	assert_true(count_lines("/proc/locks", inode) > 0);
+	assert_streams(tally, 3);
+}
+
+static void client_keeps_parent_and_child_apart_after_a_fork(void **state)
+{
+	(void)state;
+	int status = -1;
+	assert_streams(tally, 3);
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct tally *mine = NULL;
+		bool ok = tally_tenant(tally, "t", &usage) == TALLY_EINVALID;
+		ok = ok && client_env_count() == 0;
+		ok = ok && !tally_still_valid(tally);
+		ok = ok && tally_open(run.dir, 0, &mine) == 0;
+		ok = ok && tally_tenant(mine, "t", &usage) == 0 && usage.streams == 3;
+		tally_close(&mine);
+		tally_close(&tally);
+		_exit(ok ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_streams(tally, 3);
+}
+
+/* ------------------------------------------------------------------ many at once */
+
+enum { FLIPS = 20000, READERS = 3 };
+
+static _Atomic int flipping;
+
+/* Ready 3 and ready 5 in turn, with other states in between. */
+static void *flip(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < FLIPS; i++) {
+		run_publish(&run, 0, PART_READY, i % 2 ? 3 : 5);
+		if (i % 3 == 0)
+			run_publish(&run, 0, PART_DRAINING, i % 2 ? 3 : 5);
+		if (i % 7 == 0)
+			run_lease(&run, 0, 0);
+		if (i % 50 == 0)
+			usleep(100);
+	}
+	atomic_store(&flipping, 0);
+	return NULL;
+}
+
+struct reader {
+	uint64_t answers, wrong, odd;
+};
+
+static void *read_hard(void *arg)
+{
+	struct reader *reader = arg;
+	struct tally *mine;
+	struct tally_part_usage part;
+	struct tally_usage sum;
+	if (tally_open(run.dir, 0, &mine))
+		return NULL;
+	while (atomic_load(&flipping)) {
+		int err = tally_partition_usage(mine, 0, "t", &part);
+		reader->answers += !err;
+		reader->odd += err && err != TALLY_ENOTREADY;
+		reader->wrong += !err && part.streams != part.generation;
+		reader->wrong += !err && part.generation != 3 && part.generation != 5;
+		err = tally_tenant(mine, "t", &sum);
+		reader->odd += err && err != TALLY_ENOTREADY;
+		reader->wrong += !err && sum.streams != 3 && sum.streams != 5;
+		tally_idle(mine);
+	}
+	tally_close(&mine);
+	return NULL;
+}
+
+static void client_never_mixes_generations_while_words_change_hard(void **state)
+{
+	(void)state;
+	pthread_t flipper, readers[READERS];
+	struct reader result[READERS] = {0};
+	uint64_t answers = 0;
+	atomic_store(&flipping, 1);
+	for (int i = 0; i < READERS; i++)
+		assert_int_equal(pthread_create(&readers[i], NULL, read_hard, &result[i]), 0);
+	assert_int_equal(pthread_create(&flipper, NULL, flip, NULL), 0);
+	pthread_join(flipper, NULL);
+	for (int i = 0; i < READERS; i++) {
+		pthread_join(readers[i], NULL);
+		assert_int_equal(result[i].wrong, 0);
+		assert_int_equal(result[i].odd, 0);
+		answers += result[i].answers;
+	}
+	assert_true(answers > 100);
+}
+
+static void client_reads_whole_commits_while_a_worker_writes(void **state)
+{
+	(void)state;
+	struct tally_part_usage part;
+	int status;
+	uint64_t commits = 0, last = 0;
+	run_publish(&run, 0, PART_READY, 3);
+	pid_t pid = fork();
+	if (pid == 0) {
+		/* Each commit: 10 more streams, 10 more offsets. */
+		for (uint64_t i = 1; i <= 60; i++) {
+			struct put puts[10];
+			for (uint64_t k = 0; k < 10; k++)
+				puts[k] = (struct put){"t", "", (i * 10 + k) * 4, 10, 0};
+			int code = worker(&run, 0, 3, puts, 10, &(struct worker_how){0});
+			if (code)
+				_exit(code);
+		}
+		_exit(0);
+	}
+	while (waitpid(pid, &status, WNOHANG) == 0) {
+		assert_int_equal(tally_partition_usage(tally, 0, "t", &part), 0);
+		assert_int_equal(part.streams, part.next_offset);
+		assert_true(part.streams >= last);
+		commits += part.streams != last;
+		last = part.streams;
+	}
+	assert_int_equal(status, 0);
+	assert_true(commits > 2);
+	assert_int_equal(tally_partition_usage(tally, 0, "t", &part), 0);
+	assert_int_equal(part.streams, 603);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(client_answers_from_ready_partitions_only),
+		TEST(client_stops_answering_when_the_lease_is_over),
+		TEST(client_says_stale_when_tallyd_is_gone),
+		TEST(client_reads_what_is_not_published_with_stale_ok_only),
+		TEST(client_reads_again_when_the_word_changes_under_it),
+		TEST(client_gives_up_when_the_word_never_stands),
+		TEST(client_throws_away_what_was_revoked_while_it_read),
+		TEST(client_asks_all_again_when_an_earlier_partition_changed),
+		TEST(client_follows_a_new_generation),
+		TEST(client_lets_go_of_maps_when_idle),
+		TEST(client_attaches_anew_when_the_table_was_replaced),
+		TEST(client_finds_a_run_directory_that_was_made_anew),
+		TEST(client_opens_64_generations_and_leaks_nothing),
+		TEST(client_shares_one_map_between_handles),
+		TEST(client_keeps_parent_and_child_apart_after_a_fork),
+		TEST(client_never_mixes_generations_while_words_change_hard),
+		TEST(client_reads_whole_commits_while_a_worker_writes),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,484 @@
+/*
+ * test_queryd.c - the query process's pure parts: targets, parameters, cursors, metrics text,
+ * connection lists, totals.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tools/queryd/conns.h"
+#include "tools/queryd/fields.h"
+#include "tools/queryd/prom.h"
+#include "tools/queryd/request.h"
+#include "tools/queryd/totals.h"
+
+/* --- request ------------------------------------------------------------------------------------
+ */
+
+static void request_splits_before_it_decodes(void **state)
+{
+	char why[REQUEST_WHY_SIZE] = "";
+	struct request request;
+
+	(void)state;
+	assert_int_equal(
+		request_parse(&request, "/api/v1/tenants/a%2Fb%3f/streams?limit=2", why), 0);
+	assert_int_equal(request.segments, 5);
+	assert_string_equal(request.segment[3], "a/b?");
+	assert_string_equal(request.segment[4], "streams");
+	assert_string_equal(request.query, "limit=2");
+	request_free(&request);
+}
+
+static void request_keeps_empty_segments(void **state)
+{
+	char why[REQUEST_WHY_SIZE] = "";
+	struct request request;
+
+	(void)state;
+	assert_int_equal(request_parse(&request, "/ingest-limits/usage/", why), 0);
+	assert_int_equal(request.segments, 3);
+	assert_string_equal(request.segment[2], "");
+	request_free(&request);
+	assert_int_equal(request_parse(&request, "/", why), 0);
+	assert_int_equal(request.segments, 1);
+	assert_string_equal(request.query, "");
+	request_free(&request);
+}
+
+static void request_takes_what_proxies_send(void **state)
+{
+	char why[REQUEST_WHY_SIZE] = "";
+	struct request request;
+
+	(void)state;
+	assert_int_equal(request_parse(&request, "http://127.0.0.1:1/ready?x", why), 0);
+	assert_string_equal(request.segment[0], "ready");
+	request_free(&request);
+}
+
+static void request_refuses_targets_without_meaning(void **state)
+{
+	static const char *const bad[] = {"", "*", "ready", "http://host", "?a=1", "/%", "/%4",
+		"/%zz", "/a%00b", "/%0", "/1/2/3/4/5/6/7/8/9"};
+	struct request request;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		char why[REQUEST_WHY_SIZE] = "";
+
+		if (request_parse(&request, bad[i], why) != TALLY_EINVALID || why[0] == '\0')
+			fail_msg("accepted, or without a reason: %s", bad[i]);
+		request_free(&request);
+	}
+}
+
+static void request_decodes_plus_only_in_queries(void **state)
+{
+	char path[] = "a+b%20c%C3%A4", query[] = "a+b%2Bc";
+
+	(void)state;
+	assert_true(request_decode(path, false));
+	assert_string_equal(path, "a+b c\xc3\xa4");
+	assert_true(request_decode(query, true));
+	assert_string_equal(query, "a b+c");
+}
+
+static void request_refuses_names_that_no_tenant_has(void **state)
+{
+	char why[REQUEST_WHY_SIZE], longest[REQUEST_NAME_MAX + 2];
+
+	(void)state;
+	memset(longest, 'x', sizeof(longest));
+	longest[REQUEST_NAME_MAX] = '\0';
+	assert_true(request_name_ok(longest, "tenant", why));
+	longest[REQUEST_NAME_MAX] = 'x';
+	longest[REQUEST_NAME_MAX + 1] = '\0';
+	assert_false(request_name_ok(longest, "tenant", why));
+	assert_non_null(strstr(why, "256"));
+	assert_false(request_name_ok("", "tenant", why));
+	assert_false(request_name_ok("\xff", "tenant", why));
+	assert_false(request_name_ok("\xed\xa0\x80", "tenant", why)); /* a surrogate */
+	assert_true(request_name_ok("a/b \xe2\x98\x83", "tenant", why));
+}
+
+static void request_number_takes_whole_numbers_only(void **state)
+{
+	static const char *const bad[] = {
+		"", "-1", "+1", " 1", "1 ", "1.0", "0x1", "18446744073709551616", "10001", "0"};
+	uint64_t value;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (request_number(bad[i], 1, 10000, &value))
+			fail_msg("accepted: \"%s\"", bad[i]);
+	assert_true(request_number("10000", 1, 10000, &value));
+	assert_int_equal(value, 10000);
+	assert_true(request_number("18446744073709551615", 0, UINT64_MAX, &value));
+	assert_true(value == UINT64_MAX);
+}
+
+/* What a query gives: its limit, or 0 when it is refused. */
+static unsigned page_of(const char *target, char after[64], char why[REQUEST_WHY_SIZE])
+{
+	struct request_page page;
+	struct request request;
+	int err;
+
+	why[0] = after[0] = '\0';
+	assert_int_equal(request_parse(&request, target, why), 0);
+	err = request_page(&request, &page, why);
+	if (err == 0 && page.after != NULL)
+		snprintf(after, 64, "%s", page.after);
+	request_free(&request);
+	return err == 0 ? page.limit : 0;
+}
+
+static void request_page_reads_after_and_limit(void **state)
+{
+	char after[64], why[REQUEST_WHY_SIZE];
+
+	(void)state;
+	assert_int_equal(page_of("/x", after, why), REQUEST_LIMIT_DEFAULT);
+	assert_string_equal(after, "");
+	assert_int_equal(page_of("/x?limit=7&after=a%26b+c", after, why), 7);
+	assert_string_equal(after, "a&b c");
+	assert_int_equal(page_of("/x?&after=&", after, why), REQUEST_LIMIT_DEFAULT);
+	assert_int_equal(page_of("/x?limit=10000", after, why), 10000);
+}
+
+static void request_page_names_what_is_wrong(void **state)
+{
+	static const char *const bad[][2] = {
+		{"/x?limit=abc", "limit must be a whole number from 1 to 10000"},
+		{"/x?limit=0", "from 1 to 10000"},
+		{"/x?limit=10001", "from 1 to 10000"},
+		{"/x?limit=-5", "from 1 to 10000"},
+		{"/x?limit=", "from 1 to 10000"},
+		{"/x?limit", "limit has no value"},
+		{"/x?after=%4", "after has no value, or one with a broken"},
+		{"/x?limit=1&limit=2", "limit is given twice"},
+		{"/x?after=a&after=b", "after is given twice"},
+		{"/x?lim=5", "unknown parameter"},
+	};
+	char after[64], why[REQUEST_WHY_SIZE];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (page_of(bad[i][0], after, why) != 0 || strstr(why, bad[i][1]) == NULL)
+			fail_msg("%s: \"%s\"", bad[i][0], why);
+}
+
+static void cursor_comes_back_as_it_went(void **state)
+{
+	const struct tally_cursor cursors[] = {
+		{0, 0, 0}, {7, 1, 0}, {1023, UINT64_MAX, 0}, {UINT32_MAX, UINT64_C(1) << 63, 0}};
+	char text[REQUEST_CURSOR_SIZE];
+	struct tally_cursor back;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cursors) / sizeof(cursors[0]); i++) {
+		request_cursor_text(&cursors[i], text);
+		assert_true(request_cursor_parse(text, &back));
+		assert_int_equal(back.partition, cursors[i].partition);
+		assert_true(back.from == cursors[i].from);
+		assert_int_equal(back.done, 0);
+	}
+}
+
+static void cursor_refuses_garbage(void **state)
+{
+	static const char *const bad[] = {"", ".", "1", "1.", "x.0000000000000000",
+		"1.000000000000000", "1.00000000000000000", "1.000000000000000g",
+		"4294967296.0000000000000000", "-1.0000000000000000", "1.0000000000000000 ",
+		"1111111111111111111111111111111111.0000000000000000"};
+	struct tally_cursor cursor;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (request_cursor_parse(bad[i], &cursor))
+			fail_msg("accepted: \"%s\"", bad[i]);
+}
+
+/* --- metrics text -------------------------------------------------------------------------------
+ */
+
+static void prom_escapes_what_would_end_a_label(void **state)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	(void)state;
+	prom_head(out, "m", "gauge", "a\\b\nc \"d\"");
+	prom_count(out, "m", PROM_LABELS("tenant", "q\"b\\n\nz{},="), UINT64_MAX);
+	prom_sample(out, "m", NULL, "1.5");
+	fclose(out);
+	assert_string_equal(text, "# HELP m a\\\\b\\nc \"d\"\n"
+				  "# TYPE m gauge\n"
+				  "m{tenant=\"q\\\"b\\\\n\\nz{},=\"} 18446744073709551615\n"
+				  "m 1.5\n");
+	free(text);
+}
+
+/* --- fields -------------------------------------------------------------------------------------
+ */
+
+static const struct field *field_named(const char *name)
+{
+	size_t n;
+	const struct field *fields = fields_of_partition(&n);
+
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(fields[i].name, name) == 0)
+			return &fields[i];
+	fail_msg("no field %s", name);
+	return NULL;
+}
+
+static void fields_give_no_sample_for_what_is_not_known(void **state)
+{
+	struct tally_partition partition = {.lag = -1,
+		.eta_ms = 2500,
+		.ready_at_ms = 0,
+		.commit_ns_max = 1500000,
+		.records = UINT64_MAX,
+		.progress = 0.25,
+		.lease_ms = -20};
+	char text[40];
+
+	(void)state;
+	assert_false(field_to_sample(field_named("lag"), &partition, text));
+	assert_false(field_to_sample(field_named("ready_at_ms"), &partition, text));
+	assert_true(field_to_sample(field_named("eta_ms"), &partition, text));
+	assert_string_equal(text, "2.5");
+	assert_true(field_to_sample(field_named("lease_ms"), &partition, text));
+	assert_string_equal(text, "-0.02");
+	assert_true(field_to_sample(field_named("commit_ns_max"), &partition, text));
+	assert_string_equal(text, "0.0015");
+	assert_true(field_to_sample(field_named("records"), &partition, text));
+	assert_string_equal(text, "18446744073709551615");
+	assert_true(field_to_sample(field_named("progress"), &partition, text));
+	assert_string_equal(text, "0.25");
+}
+
+static void fields_keep_large_numbers_whole_in_json(void **state)
+{
+	struct tally_partition partition = {.generation = (UINT64_C(1) << 60) - 1,
+		.records = UINT64_MAX,
+		.lag = -1,
+		.state = "ready"};
+	json_t *json = json_object();
+
+	(void)state;
+	field_to_json(field_named("generation"), &partition, json);
+	field_to_json(field_named("records"), &partition, json);
+	field_to_json(field_named("lag"), &partition, json);
+	field_to_json(field_named("state"), &partition, json);
+	assert_string_equal(
+		json_string_value(json_object_get(json, "generation")), "1152921504606846975");
+	assert_true(json_integer_value(json_object_get(json, "records")) == INT64_MAX);
+	assert_true(json_is_null(json_object_get(json, "lag")));
+	assert_string_equal(json_string_value(json_object_get(json, "state")), "ready");
+	json_decref(json);
+}
+
+static void fields_know_which_come_from_stats(void **state)
+{
+	size_t n;
+
+	(void)state;
+	assert_false(field_from_stats(field_named("lease_ms")));
+	assert_false(field_from_stats(field_named("has_stats")));
+	assert_true(field_from_stats(field_named("phase")));
+	assert_true(field_from_stats(field_named("lookup_errors")));
+	assert_false(field_from_stats(&fields_of_instance(&n)[0]));
+}
+
+/* --- totals -------------------------------------------------------------------------------------
+ */
+
+static unsigned reason(const char *name)
+{
+	for (unsigned i = 0; tally_skip_reason(i) != NULL; i++)
+		if (strcmp(tally_skip_reason(i), name) == 0)
+			return i;
+	fail_msg("no reason %s", name);
+	return 0;
+}
+
+static void totals_never_fall_when_a_partition_leaves(void **state)
+{
+	struct tally_partition p[2] = {
+		{.partition = 0, .generation = 1, .has_stats = 1, .records = 100},
+		{.partition = 700, .generation = 2, .has_stats = 1, .records = 10},
+	};
+	struct totals *totals = totals_new();
+	struct totals_sum sum;
+
+	(void)state;
+	totals_update(totals, p, 2);
+	totals_sum(totals, &sum);
+	assert_int_equal(sum.records, 110);
+	totals_update(totals, p, 1); /* 700 has left */
+	p[0].records = 130;
+	totals_update(totals, p, 2);
+	totals_sum(totals, &sum);
+	assert_int_equal(sum.records, 140); /* ... and is back with what it had: counted once */
+	p[1].generation = 3;
+	p[1].records = 5; /* a new life: counted anew */
+	totals_update(totals, p, 2);
+	p[0].records = 0; /* a worker that starts */
+	totals_update(totals, p, 2);
+	p[0].records = 131;
+	totals_update(totals, p, 2);
+	totals_sum(totals, &sum);
+	assert_int_equal(sum.records, 146);
+	totals_free(&totals);
+}
+
+static void totals_tell_invalid_from_discarded(void **state)
+{
+	struct tally_partition p = {.generation = 1, .has_stats = 1};
+	struct totals *totals = totals_new();
+	struct totals_sum sum;
+
+	(void)state;
+	p.skipped[reason("applied")] = 1000;
+	p.skipped[reason("undecodable")] = 1;
+	p.skipped[reason("no_metadata")] = 2;
+	p.skipped[reason("no_tenant")] = 4;
+	p.skipped[reason("too_old")] = 8;
+	p.skipped[reason("own")] = 16;
+	totals_update(totals, &p, 1);
+	totals_sum(totals, &sum);
+	assert_int_equal(sum.invalid, 7);
+	assert_int_equal(sum.discarded, 24);
+	totals_free(&totals);
+}
+
+/* --- connections --------------------------------------------------------------------------------
+ */
+
+struct pair {
+	int ours, theirs;
+	struct conn *conn;
+};
+
+static void pair_open(struct conns *conns, struct pair *pair, uint64_t now_ns)
+{
+	int fd[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+	pair->ours = fd[0];
+	pair->theirs = fd[1];
+	pair->conn = conns_add(conns, pair->ours, now_ns);
+	assert_non_null(pair->conn);
+}
+
+static void pair_close(struct conns *conns, struct pair *pair)
+{
+	conns_remove(conns, pair->conn);
+	close(pair->ours);
+	close(pair->theirs);
+}
+
+static bool ended(const struct pair *pair)
+{
+	char byte;
+
+	return recv(pair->theirs, &byte, 1, MSG_DONTWAIT) == 0;
+}
+
+static void conns_end_the_oldest_without_a_request(void **state)
+{
+	const struct conns_limits limits = {.many = 3, .waiting_ns = 100, .asking_ns = 100};
+	struct conns *conns = conns_new(&limits);
+	struct conns_facts facts;
+	struct pair p[5];
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		pair_open(conns, &p[i], (uint64_t)i);
+	conns_asking(conns, p[0].conn, 3); /* the oldest, but it waits for its answer */
+	pair_open(conns, &p[3], 4);
+	assert_false(ended(&p[0]));
+	assert_true(ended(&p[1]));
+	assert_false(ended(&p[2]));
+	conns_answered(conns, p[0].conn, 5); /* now the youngest */
+	pair_open(conns, &p[4], 6);
+	assert_false(ended(&p[0]));
+	assert_true(ended(&p[2]));
+	conns_facts(conns, &facts);
+	assert_int_equal(facts.open, 5);
+	assert_int_equal(facts.ended_for_room, 2);
+	for (int i = 0; i < 5; i++)
+		pair_close(conns, &p[i]);
+	conns_facts(conns, &facts);
+	assert_int_equal(facts.open, 0);
+	assert_int_equal(facts.asking, 0);
+	conns_free(&conns);
+}
+
+static void conns_end_what_is_past_its_deadline(void **state)
+{
+	const struct conns_limits limits = {.many = 100, .waiting_ns = 50, .asking_ns = 200};
+	struct conns *conns = conns_new(&limits);
+	struct conns_facts facts;
+	struct pair p[3];
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		pair_open(conns, &p[i], 1000 + (uint64_t)i * 40);
+	conns_asking(conns, p[1].conn, 1040);
+	conns_expire(conns, 1051);
+	assert_true(ended(&p[0]));
+	assert_false(ended(&p[1]));
+	assert_false(ended(&p[2]));
+	conns_expire(conns, 1241);
+	assert_true(ended(&p[1]));
+	assert_true(ended(&p[2]));
+	conns_answered(conns, p[1].conn, 1250); /* its thread finds out later */
+	conns_facts(conns, &facts);
+	assert_int_equal(facts.ended_late, 3);
+	assert_int_equal(facts.asking, 0);
+	for (int i = 0; i < 3; i++)
+		pair_close(conns, &p[i]);
+	conns_free(&conns);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(request_splits_before_it_decodes),
+		cmocka_unit_test(request_keeps_empty_segments),
+		cmocka_unit_test(request_takes_what_proxies_send),
+		cmocka_unit_test(request_refuses_targets_without_meaning),
+		cmocka_unit_test(request_decodes_plus_only_in_queries),
+		cmocka_unit_test(request_refuses_names_that_no_tenant_has),
+		cmocka_unit_test(request_number_takes_whole_numbers_only),
+		cmocka_unit_test(request_page_reads_after_and_limit),
+		cmocka_unit_test(request_page_names_what_is_wrong),
+		cmocka_unit_test(cursor_comes_back_as_it_went),
+		cmocka_unit_test(cursor_refuses_garbage),
+		cmocka_unit_test(prom_escapes_what_would_end_a_label),
+		cmocka_unit_test(fields_give_no_sample_for_what_is_not_known),
+		cmocka_unit_test(fields_keep_large_numbers_whole_in_json),
+		cmocka_unit_test(fields_know_which_come_from_stats),
+		cmocka_unit_test(totals_never_fall_when_a_partition_leaves),
+		cmocka_unit_test(totals_tell_invalid_from_discarded),
+		cmocka_unit_test(conns_end_the_oldest_without_a_request),
+		cmocka_unit_test(conns_end_what_is_past_its_deadline),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,992 @@
+/*
+ * test_queryd_http.c - the query process's HTTP server, over a libtally that says what a test
+ *wants.
+ *
+ *	test --TCP--> http.c, answer_*.c, metrics.c --tally_*()--> the functions in this file
+ *
+ * Defining them here keeps the real ones out of the program, so that a
+ * partition can leave in the very moment between two lines.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <jansson.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/queryd/answer.h"
+#include "tools/queryd/http.h"
+#include "tools/queryd/listen.h"
+
+/* --- libtally, as the tests want it -------------------------------------------------------------
+ */
+
+#define NOW_MS INT64_C(1700000010000) /* half a minute into a minute */
+
+struct tally {
+	const char *last; /* the call whose answer it would vouch for */
+};
+
+static struct {
+	int open_err;
+	struct tally_instance instance;
+	struct tally_partition partitions[4];
+	size_t n_partitions;
+	struct tally_basis basis, histogram_basis;
+	int err; /* of calls that add up partitions */
+	char tenant[257];
+	_Atomic int delay_ms;
+	const char *leaves;	  /* after this call ... */
+	_Atomic int leaves_times; /* ... so often, a partition leaves before the answer is sent */
+	_Atomic int calls, opened, idled;
+} fake;
+
+static void fake_reset(void)
+{
+	memset(&fake, 0, sizeof(fake));
+	fake.instance = (struct tally_instance){.topic = "t\"opic",
+		.group = "g",
+		.zone = "z",
+		.instance = "i",
+		.group_state = "member",
+		.partitions = 8,
+		.owned = 2,
+		.ready = 2,
+		.window_minutes = 120,
+		.rate_minutes = 5,
+		.supervisor_pid = 1,
+		.alive = 1,
+		.started_at_ms = NOW_MS - 5000};
+	for (uint32_t i = 0; i < 2; i++)
+		fake.partitions[i] = (struct tally_partition){.partition = i * 3,
+			.state = "ready",
+			.ready = 1,
+			.generation = 9,
+			.lease_ms = 4000,
+			.has_stats = 1,
+			.phase = "live",
+			.death = "signal",
+			.death_detail = "SIGSEGV",
+			.death_at_ms = NOW_MS,
+			.problems = "degraded stalled",
+			.progress = 1,
+			.eta_ms = 0,
+			.next_offset = 70,
+			.start_offset = 1,
+			.target_offset = 60,
+			.log_start = 0,
+			.log_end = 80,
+			.lag = 10,
+			.replay_started_at_ms = 1,
+			.ready_at_ms = 2,
+			.records = 70,
+			.changed_at_ms = 5};
+	fake.n_partitions = 2;
+	fake.basis = (struct tally_basis){8, 2, 2, 1, 0};
+	fake.histogram_basis = fake.basis;
+}
+
+/* Every call to stores passes here. */
+static int called(struct tally *tally, const char *name)
+{
+	const struct timespec delay = {.tv_nsec = fake.delay_ms * 1000000L};
+
+	tally->last = name;
+	fake.calls++;
+	if (fake.delay_ms > 0)
+		nanosleep(&delay, NULL);
+	return fake.err;
+}
+
+int tally_open(const char *run_dir, unsigned flags, struct tally **out)
+{
+	(void)run_dir;
+	if (flags != 0)
+		return TALLY_EINVALID; /* stale stores are not for us */
+	if (fake.open_err != 0)
+		return fake.open_err;
+	fake.opened++;
+	*out = calloc(1, sizeof(**out));
+	return 0;
+}
+
+void tally_close(struct tally **tally)
+{
+	fake.opened--;
+	free(*tally);
+	*tally = NULL;
+}
+
+void tally_idle(struct tally *tally)
+{
+	(void)tally;
+	fake.idled++;
+}
+
+int tally_still_valid(struct tally *tally)
+{
+	if (tally->last == NULL || fake.leaves == NULL || strcmp(tally->last, fake.leaves) != 0)
+		return 1;
+	return fake.leaves_times-- <= 0;
+}
+
+int64_t tally_now_ms(struct tally *tally)
+{
+	(void)tally;
+	return NOW_MS;
+}
+
+const char *tally_error(int err)
+{
+	return err == TALLY_ENOTFOUND ? "not found" : "a sentence";
+}
+
+const char *tally_skip_reason(unsigned reason)
+{
+	static const char *const words[TALLY_SKIP_REASONS] = {"applied", "undecodable",
+		"no_metadata", "no_tenant", "misrouted", "own", "duplicate", "too_old",
+		"store_full", "quarantined"};
+
+	return reason < TALLY_SKIP_REASONS ? words[reason] : NULL;
+}
+
+int tally_instance(struct tally *tally, struct tally_instance *out)
+{
+	(void)tally;
+	*out = fake.instance;
+	return 0;
+}
+
+int tally_partitions(struct tally *tally, struct tally_partition *out, size_t cap, size_t *n)
+{
+	(void)tally;
+	*n = fake.n_partitions;
+	for (size_t i = 0; i < *n && i < cap; i++)
+		out[i] = fake.partitions[i];
+	return 0;
+}
+
+int tally_partition(struct tally *tally, uint32_t partition, struct tally_partition *out)
+{
+	(void)tally;
+	if (partition >= fake.instance.partitions)
+		return TALLY_EINVALID;
+	*out = fake.partitions[0];
+	out->partition = partition;
+	return 0;
+}
+
+static int unknown(const char *tenant)
+{
+	return strcmp(tenant, "nobody") == 0 ? TALLY_ENOTFOUND : 0;
+}
+
+int tally_policies(struct tally *tally, const char *tenant, struct tally_policy *out, size_t cap,
+	size_t *n, struct tally_basis *basis)
+{
+	const struct tally_policy all[] = {{"", 3, 300}, {"gold", 4, 600}};
+	int err = called(tally, "policies");
+
+	snprintf(fake.tenant, sizeof(fake.tenant), "%s", tenant);
+	*basis = fake.basis;
+	*n = 0;
+	if (err != 0 || unknown(tenant) != 0)
+		return err != 0 ? err : TALLY_ENOTFOUND;
+	*n = 2;
+	for (size_t i = 0; i < 2 && i < cap; i++)
+		out[i] = all[i];
+	return 0;
+}
+
+int tally_histogram(struct tally *tally, const char *tenant, struct tally_minute *out, size_t cap,
+	size_t *n, struct tally_basis *basis)
+{
+	int err = called(tally, "histogram");
+
+	*basis = fake.histogram_basis;
+	*n = 0;
+	if (err != 0 || unknown(tenant) != 0)
+		return err != 0 ? err : TALLY_ENOTFOUND;
+	if (cap < 121)
+		return TALLY_EINVALID;
+	*n = 121;
+	for (size_t i = 0; i < 121; i++)
+		out[i] = (struct tally_minute){
+			.minute = NOW_MS / 60000 - 120 + (int64_t)i, .streams = i == 120 ? 7 : 0};
+	out[115].bytes = 10000; /* outside the rate window */
+	out[116].bytes = 200;
+	out[120].bytes = 700;
+	return 0;
+}
+
+static void usage_at(struct tally_usage *out, unsigned i)
+{
+	*out = (struct tally_usage){
+		.streams = 10 - i, .bytes = 100, .policies = 1, .basis = fake.basis};
+	snprintf(out->tenant, sizeof(out->tenant), i == 1 ? "b\"/\n%u" : "tenant-%u", i);
+}
+
+int tally_tenants(struct tally *tally, const char *after, struct tally_usage *out, size_t cap,
+	size_t *n, struct tally_basis *basis)
+{
+	int err = called(tally, "tenants");
+
+	snprintf(fake.tenant, sizeof(fake.tenant), "%s", after != NULL ? after : "(first)");
+	*basis = fake.basis;
+	for (*n = 0; err == 0 && *n < 5 && *n < cap; ++*n)
+		usage_at(&out[*n], (unsigned)*n);
+	return err;
+}
+
+int tally_top(struct tally *tally, struct tally_usage *out, size_t cap, size_t *n,
+	struct tally_basis *basis)
+{
+	int err = called(tally, "top");
+
+	*basis = fake.basis;
+	for (*n = 0; err == 0 && *n < 5 && *n < cap; ++*n)
+		usage_at(&out[*n], (unsigned)*n);
+	return err;
+}
+
+int tally_streams(struct tally *tally, const char *tenant, struct tally_cursor *cursor,
+	struct tally_stream *out, size_t cap, size_t *n, struct tally_basis *basis)
+{
+	int err = called(tally, "streams");
+
+	*basis = fake.basis;
+	*n = 0;
+	if (err != 0 || unknown(tenant) != 0)
+		return err != 0 ? err : TALLY_ENOTFOUND;
+	/* Three streams: hashes UINT64_MAX - 2 .. UINT64_MAX, all in partition 3. */
+	for (uint64_t i = cursor->partition == 3 ? cursor->from : 0; i < 3 && *n < cap; i++, ++*n)
+		out[*n] = (struct tally_stream){
+			.hash = UINT64_MAX - 2 + i, .partition = 3, .active = 1, .policy = "gold"};
+	cursor->from = (cursor->partition == 3 ? cursor->from : 0) + *n;
+	cursor->partition = 3;
+	cursor->done = cursor->from == 3;
+	return 0;
+}
+
+/* --- the server and its client ------------------------------------------------------------------
+ */
+
+static struct {
+	struct query query;
+	struct http *http;
+	struct sockaddr_in address;
+} server;
+
+static int server_start(void **state)
+{
+	static const struct conns_limits limits = {
+		.many = HTTP_CONNECTIONS_MANY,
+		.waiting_ns = HTTP_WAITING_S * UINT64_C(1000000000),
+		.asking_ns = HTTP_ASKING_S * UINT64_C(1000000000),
+	};
+	char bound[LISTEN_TEXT_SIZE], why[LISTEN_WHY_SIZE];
+	int fd;
+
+	(void)state;
+	fake_reset();
+	memset(&server, 0, sizeof(server));
+	server.query.run_dir = "/nowhere";
+	server.query.threads = 3;
+	server.query.metrics_tenants = 3;
+	server.query.seats = seats_new("/nowhere", 3);
+	server.query.conns = conns_new(&limits);
+	server.query.totals = totals_new();
+	fd = listen_open("127.0.0.1:0", bound, why);
+	assert_true(fd >= 0);
+	server.address.sin_family = AF_INET;
+	server.address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	server.address.sin_port = htons((uint16_t)atoi(strrchr(bound, ':') + 1));
+	server.http = http_start(&server.query, fd);
+	assert_non_null(server.http);
+	return 0;
+}
+
+static int server_stop(void **state)
+{
+	(void)state;
+	http_stop(&server.http, 0);
+	seats_free(&server.query.seats);
+	conns_free(&server.query.conns);
+	totals_free(&server.query.totals);
+	assert_int_equal(fake.opened, 0);
+	return 0;
+}
+
+struct reply {
+	int status;
+	char *all, *body;
+	size_t len; /* of the body */
+	json_t *json;
+};
+
+static int connection_open(void)
+{
+	const struct timeval wait = {.tv_sec = 5};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+	if (connect(fd, (struct sockaddr *)&server.address, sizeof(server.address)) != 0)
+		fail_msg("connect: %s", strerror(errno));
+	return fd;
+}
+
+/* Reads until the server closes. */
+static struct reply reply_read(int fd)
+{
+	struct reply reply = {.all = calloc(1, 1 << 22)};
+	size_t len = 0;
+	ssize_t got;
+
+	while ((got = recv(fd, reply.all + len, (1 << 22) - 1 - len, 0)) > 0)
+		len += (size_t)got;
+	close(fd);
+	reply.body = strstr(reply.all, "\r\n\r\n");
+	if (reply.body == NULL)
+		return reply; /* status 0: no answer */
+	reply.body += 4;
+	reply.len = len - (size_t)(reply.body - reply.all);
+	sscanf(reply.all, "HTTP/1.1 %d", &reply.status);
+	reply.json = json_loads(reply.body, 0, NULL);
+	return reply;
+}
+
+static struct reply ask_as(const char *method, const char *target)
+{
+	char text[4096];
+	int fd = connection_open();
+
+	snprintf(text, sizeof(text), "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+		method, target);
+	assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+	return reply_read(fd);
+}
+
+static struct reply ask(const char *target)
+{
+	return ask_as("GET", target);
+}
+
+static void reply_free(struct reply *reply)
+{
+	json_decref(reply->json);
+	free(reply->all);
+}
+
+static const char *text_of(const struct reply *reply, const char *key)
+{
+	const char *text = json_string_value(json_object_get(reply->json, key));
+
+	return text != NULL ? text : "(none)";
+}
+
+static long long number_of(const struct reply *reply, const char *key)
+{
+	json_t *value = json_object_get(reply->json, key);
+
+	if (!json_is_integer(value))
+		fail_msg("no number %s in %s", key, reply->body);
+	return json_integer_value(value);
+}
+
+static void expect_status(const char *target, int status, const char *in_body)
+{
+	struct reply reply = ask(target);
+
+	if (reply.status != status || strstr(reply.body, in_body) == NULL)
+		fail_msg("%s: %d %s", target, reply.status, reply.body);
+	reply_free(&reply);
+}
+
+/* --- without, before and after an instance ------------------------------------------------------
+ */
+
+static void http_lives_without_an_instance(void **state)
+{
+	(void)state;
+	fake.open_err = TALLY_ENOTFOUND;
+	expect_status("/healthz", 200, "ok");
+	expect_status("/metrics", 200, "\ntally_up 0\n");
+	expect_status("/ready", 503, "no_instance");
+	expect_status("/api/v1/instance", 503, "/nowhere");
+	expect_status("/ingest-limits/usage/a", 503, "no_instance");
+	expect_status("/api/v1/tenants", 503, "no_instance");
+	fake.open_err = 0; /* it has come */
+	expect_status("/ready", 200, "\"ready\":true");
+	expect_status("/metrics", 200, "\ntally_up 1\n");
+}
+
+static void http_says_when_the_supervisor_is_gone(void **state)
+{
+	(void)state;
+	fake.err = TALLY_ESTALE;
+	fake.instance.alive = 0;
+	expect_status("/healthz", 200, "ok");
+	expect_status("/ready", 503, "the supervisor is gone");
+	expect_status("/ingest-limits/usage/a", 503, "stale");
+	expect_status("/api/v1/instance", 200, "\"alive\":false");
+	expect_status("/metrics", 200, "\ntally_supervisor_alive 0\n");
+}
+
+static void http_ready_names_the_partition_that_is_not(void **state)
+{
+	struct reply reply;
+
+	(void)state;
+	strcpy(fake.partitions[1].state, "replaying");
+	fake.partitions[1].ready = 0;
+	fake.partitions[1].progress = 0.425;
+	fake.partitions[1].eta_ms = 12000;
+	reply = ask("/ready");
+	assert_int_equal(reply.status, 503);
+	assert_int_equal(json_array_size(json_object_get(reply.json, "not_ready")), 1);
+	assert_non_null(strstr(reply.body, "\"partition\":3,\"state\":\"replaying\""));
+	assert_non_null(strstr(reply.body, "42.5 % done, about 12 s to go; its worker says: degr"));
+	reply_free(&reply);
+	fake.n_partitions = 0;
+	expect_status("/ready", 503, "owns no partition");
+}
+
+/* --- the promise --------------------------------------------------------------------------------
+ */
+
+static void http_builds_again_when_a_partition_left(void **state)
+{
+	(void)state;
+	fake.leaves = "tenants";
+	fake.leaves_times = 1;
+	expect_status("/api/v1/tenants", 200, "tenant-0");
+	assert_int_equal(fake.calls, 2);
+	assert_int_equal(server.query.rebuilt, 1);
+}
+
+static void http_checks_every_call_that_an_answer_is_made_of(void **state)
+{
+	static const char *const calls[] = {"policies", "histogram"};
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		fake.calls = 0;
+		fake.leaves = calls[i];
+		fake.leaves_times = 1;
+		expect_status("/api/v1/tenants/a", 200, "gold");
+		assert_int_equal(fake.calls, 4);
+		fake.leaves_times = 1000;
+		expect_status("/api/v1/tenants/a", 503, "not_ready");
+		expect_status("/ingest-limits/usage/a", 503, "not_ready");
+	}
+}
+
+static void http_sends_nothing_of_a_revoked_store(void **state)
+{
+	static const char *const targets[][2] = {
+		{"tenants", "/api/v1/tenants"},
+		{"policies", "/api/v1/tenants/a"},
+		{"streams", "/api/v1/tenants/a/streams"},
+		{"policies", "/ingest-limits/usage/a"},
+		{"top", "/metrics"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++) {
+		struct reply reply;
+
+		fake.leaves = targets[i][0];
+		fake.leaves_times = 1000;
+		reply = ask(targets[i][1]);
+		assert_int_equal(reply.status, 503);
+		if (strstr(reply.body, "streams") != NULL || strstr(reply.body, "gold") != NULL)
+			fail_msg("%s: %s", targets[i][1], reply.body);
+		reply_free(&reply);
+	}
+}
+
+static void http_does_not_mix_two_sets_of_partitions(void **state)
+{
+	(void)state;
+	fake.histogram_basis.answered = 1;
+	expect_status("/api/v1/tenants/a", 503, "not_ready");
+	assert_int_equal(fake.calls, 6);
+}
+
+/* --- usage, as Loki's service answers -----------------------------------------------------------
+ */
+
+static void usage_has_lokis_shape(void **state)
+{
+	struct reply reply = ask("/ingest-limits/usage/a%2F%C3%A4?x=y");
+	json_t *policies;
+
+	(void)state;
+	assert_int_equal(reply.status, 200);
+	assert_string_equal(text_of(&reply, "tenant"), "a/\xc3\xa4");
+	assert_string_equal(fake.tenant, "a/\xc3\xa4");
+	assert_int_equal(number_of(&reply, "streams_total"), 7);
+	policies = json_object_get(reply.json, "streams_by_policy");
+	assert_int_equal(json_integer_value(json_object_get(policies, "")), 3);
+	assert_int_equal(json_integer_value(json_object_get(policies, "gold")), 4);
+	/* 900 bytes in four whole minutes and half of the present one */
+	assert_float_equal(json_real_value(json_object_get(reply.json, "rate")), 900 / 270.0, 1e-6);
+	assert_true(json_is_true(json_object_get(reply.json, "complete")));
+	reply_free(&reply);
+}
+
+static void usage_of_an_unknown_tenant_is_zero(void **state)
+{
+	struct reply reply = ask("/ingest-limits/usage/nobody");
+
+	(void)state;
+	assert_int_equal(reply.status, 200);
+	assert_int_equal(number_of(&reply, "streams_total"), 0);
+	assert_int_equal(json_object_size(json_object_get(reply.json, "streams_by_policy")), 0);
+	assert_float_equal(json_real_value(json_object_get(reply.json, "rate")), 0, 0);
+	reply_free(&reply);
+}
+
+static void usage_says_when_a_part_is_missing(void **state)
+{
+	(void)state;
+	fake.basis = fake.histogram_basis = (struct tally_basis){8, 2, 1, 0, 0};
+	expect_status("/ingest-limits/usage/a", 200,
+		"\"complete\":false,\"partitions\":{\"answered\":1,\"owned\":2}");
+	expect_status("/ingest-limits/usage/nobody", 200, "\"complete\":false");
+	expect_status("/api/v1/tenants/nobody", 503, "not_ready"); /* perhaps the other knows it */
+	fake.err = TALLY_ENOTREADY;
+	fake.basis = fake.histogram_basis = (struct tally_basis){8, 2, 0, 0, 0};
+	expect_status("/ingest-limits/usage/a", 503, "no partition of this instance is ready");
+	fake.basis.owned = 0;
+	expect_status("/api/v1/tenants", 503, "owns no partition");
+}
+
+/* --- parameters, paths, methods -----------------------------------------------------------------
+ */
+
+static void http_refuses_with_the_right_status(void **state)
+{
+	static const struct {
+		const char *target;
+		int status;
+		const char *in_body;
+	} cases[] = {
+		{"/", 404, "not_found"},
+		{"/nothing", 404, "not_found"},
+		{"/ready/", 404, "not_found"},
+		{"/api/v1/tenants/a/b", 404, "not_found"},
+		{"/ingest-limits/usage/", 400, "the tenant in the path is empty"},
+		{"/api/v1/tenants/", 400, "is empty"},
+		{"/api/v1/tenants/%ff", 400, "not UTF-8"},
+		{"/api/v1/tenants/a%00b", 400, "NUL"},
+		{"/api/v1/tenants/%zz", 400, "escape"},
+		{"/api/v1/tenants/nobody", 404, "unknown_tenant"},
+		{"/api/v1/tenants/nobody/streams", 404, "unknown_tenant"},
+		{"/api/v1/tenants?limit=abc", 400, "limit must be a whole number from 1 to 10000"},
+		{"/api/v1/tenants?limit=10001", 400, "from 1 to 10000"},
+		{"/api/v1/tenants?after=%ff", 400, "after (a tenant's name) is not UTF-8"},
+		{"/api/v1/tenants?page=2", 400, "unknown parameter"},
+		{"/api/v1/tenants/a?limit=2", 400, "takes no parameters"},
+		{"/api/v1/tenants/a/streams?after=garbage", 400, "after is not a cursor"},
+		{"/api/v1/partitions/x", 400, "from 0 to 7"},
+		{"/api/v1/partitions/8", 404, "it has 8 of them"},
+		{"/api/v1/partitions/99999999999999999999", 400, "from 0 to 7"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		expect_status(cases[i].target, cases[i].status, cases[i].in_body);
+}
+
+static void http_takes_get_and_head_only(void **state)
+{
+	static const char *const methods[] = {"POST", "PUT", "DELETE", "OPTIONS", "PATCH", "FOO"};
+	struct reply reply;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+		reply = ask_as(methods[i], "/healthz");
+		assert_int_equal(reply.status, 405);
+		assert_non_null(strstr(reply.all, "\r\nAllow: GET, HEAD\r\n"));
+		reply_free(&reply);
+	}
+	reply = ask_as("HEAD", "/api/v1/tenants");
+	assert_int_equal(reply.status, 200);
+	assert_int_equal(reply.len, 0);
+	assert_non_null(strstr(reply.all, "\r\nContent-Type: application/json\r\n"));
+	assert_non_null(strstr(reply.all, "\r\nCache-Control: no-store\r\n"));
+	assert_null(strstr(reply.all, "\r\nContent-Length: 0\r\n"));
+	reply_free(&reply);
+	reply = ask_as("POST", "/nothing");
+	assert_int_equal(reply.status, 404);
+	reply_free(&reply);
+}
+
+/* --- pages --------------------------------------------------------------------------------------
+ */
+
+static void tenants_come_in_pages(void **state)
+{
+	struct reply reply = ask("/api/v1/tenants?limit=2");
+
+	(void)state;
+	assert_int_equal(json_array_size(json_object_get(reply.json, "tenants")), 2);
+	assert_string_equal(text_of(&reply, "next"), "b\"/\n1");
+	assert_string_equal(fake.tenant, "(first)");
+	reply_free(&reply);
+	reply = ask("/api/v1/tenants?limit=5&after=b%22%2F%0A1");
+	assert_string_equal(fake.tenant, "b\"/\n1");
+	assert_int_equal(json_array_size(json_object_get(reply.json, "tenants")), 5);
+	assert_true(json_is_null(json_object_get(reply.json, "next")));
+	assert_true(
+		json_is_true(json_object_get(json_object_get(reply.json, "basis"), "complete")));
+	reply_free(&reply);
+}
+
+static void streams_come_in_pages_without_loss(void **state)
+{
+	char target[128] = "/api/v1/tenants/a/streams?limit=2";
+	json_t *streams;
+	struct reply reply = ask(target);
+
+	(void)state;
+	streams = json_object_get(reply.json, "streams");
+	assert_int_equal(json_array_size(streams), 2);
+	assert_string_equal(json_string_value(json_object_get(json_array_get(streams, 0), "hash")),
+		"18446744073709551613");
+	snprintf(target, sizeof(target), "/api/v1/tenants/a/streams?after=%s",
+		text_of(&reply, "next"));
+	reply_free(&reply);
+	reply = ask(target);
+	streams = json_object_get(reply.json, "streams");
+	assert_int_equal(json_array_size(streams), 1);
+	assert_string_equal(json_string_value(json_object_get(json_array_get(streams, 0), "hash")),
+		"18446744073709551615");
+	assert_true(json_is_null(json_object_get(reply.json, "next")));
+	reply_free(&reply);
+}
+
+/* A page that is built again starts where the client said, not where the first try ended. */
+static void streams_built_again_start_at_the_same_place(void **state)
+{
+	struct reply reply;
+
+	(void)state;
+	fake.leaves = "streams";
+	fake.leaves_times = 2;
+	reply = ask("/api/v1/tenants/a/streams?limit=1&after=3.0000000000000001");
+	assert_int_equal(reply.status, 200);
+	assert_non_null(strstr(reply.body, "18446744073709551614"));
+	assert_int_equal(fake.calls, 3);
+	reply_free(&reply);
+}
+
+static void tenant_has_policies_and_minutes(void **state)
+{
+	struct reply reply = ask("/api/v1/tenants/a");
+	json_t *histogram = json_object_get(reply.json, "histogram");
+
+	(void)state;
+	assert_int_equal(number_of(&reply, "streams"), 7);
+	assert_int_equal(number_of(&reply, "bytes"), 900);
+	assert_int_equal(json_array_size(json_object_get(reply.json, "policies")), 2);
+	assert_int_equal(json_integer_value(json_object_get(histogram, "first_minute")),
+		NOW_MS / 60000 - 120);
+	assert_int_equal(json_array_size(json_object_get(histogram, "streams")), 121);
+	assert_int_equal(
+		json_integer_value(json_array_get(json_object_get(histogram, "bytes"), 120)), 700);
+	reply_free(&reply);
+}
+
+static void partitions_say_what_is_known_of_them(void **state)
+{
+	struct reply reply = ask("/api/v1/partitions");
+
+	(void)state;
+	assert_int_equal(json_array_size(json_object_get(reply.json, "partitions")), 2);
+	assert_non_null(strstr(reply.body, "\"death_detail\":\"SIGSEGV\""));
+	assert_non_null(strstr(reply.body, "\"skipped\":{\"undecodable\":0"));
+	assert_non_null(strstr(reply.body, "\"basis\":{\"partitions\":8,\"owned\":2"));
+	reply_free(&reply);
+	fake.partitions[0].has_stats = 0;
+	expect_status("/api/v1/partitions/5", 200, "\"has_stats\":false,\"basis\"");
+}
+
+/* --- metrics ------------------------------------------------------------------------------------
+ */
+
+/* Every sample belongs to the head last seen, and no head comes twice. */
+static void metrics_are_well_formed(void **state)
+{
+	struct reply reply = ask("/metrics");
+	char *rest = reply.body, *line, head[128] = "";
+	char *seen = calloc(1, reply.len + 2);
+	unsigned samples = 0;
+
+	(void)state;
+	assert_int_equal(reply.status, 200);
+	assert_non_null(strstr(reply.all, "Content-Type: text/plain; version=0.0.4"));
+	assert_int_equal(reply.body[reply.len - 1], '\n');
+	while ((line = strsep(&rest, "\n")) != NULL && *line != '\0') {
+		char name[128], key[132];
+
+		if (sscanf(line, "# TYPE %127s", name) == 1) {
+			snprintf(key, sizeof(key), "\n%s\n", name);
+			if (strstr(seen, key) != NULL)
+				fail_msg("twice: %s", name);
+			strcat(seen, key);
+			strcpy(head, name);
+		} else if (line[0] != '#') {
+			size_t len = strcspn(line, "{ ");
+
+			samples++;
+			if (len != strlen(head) || strncmp(line, head, len) != 0)
+				fail_msg("\"%s\" under the head of %s", line, head);
+		}
+	}
+	assert_true(samples > 100);
+	free(seen);
+	reply_free(&reply);
+}
+
+static void metrics_show_partitions_and_tenants(void **state)
+{
+	static const char *const lines[] = {
+		"\ntally_partition_state{partition=\"3\",state=\"ready\"} 1\n",
+		"\ntally_partition_state{partition=\"3\",state=\"failed\"} 0\n",
+		"\ntally_partition_lag_records{partition=\"0\"} 10\n",
+		"\ntally_lease_seconds{partition=\"0\"} 4\n",
+		"\ntally_worker_problem{partition=\"0\",problem=\"stalled\"} 1\n",
+		"\ntally_worker_last_death_info{partition=\"0\",kind=\"signal\",detail=\"SIGSEGV\"}"
+		" 1\n",
+		"\ntally_instance_info{topic=\"t\\\"opic\",",
+		"\nloki_ingest_limits_partitions{partition=\"3\"} 3\n",
+		"\nloki_ingest_limits_records_fetched_total 140\n",
+		"\nloki_ingest_limits_active_streams{tenant=\"b\\\"/\\n1\"} 9\n",
+		"\ntally_tenant_active_streams{tenant=\"tenant-2\"} 8\n",
+		"\ntally_records_skipped_total{partition=\"0\",reason=\"too_old\"} 0\n",
+	};
+	struct reply reply = ask("/metrics");
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		if (strstr(reply.body, lines[i]) == NULL)
+			fail_msg("missing: %s", lines[i]);
+	assert_null(strstr(reply.body, "tenant-3")); /* query.metrics_tenants: 3 */
+	reply_free(&reply);
+	fake.err = TALLY_ENOTREADY;
+	expect_status("/metrics", 200, "\ntally_tenants_answered_partitions 0\n");
+}
+
+/* Every metric that an alert speaks of is one that we have. */
+static void metrics_have_all_that_alerts_need(void **state)
+{
+	struct reply reply = ask("/metrics");
+	FILE *rules = fopen("etc/prometheus/tally.rules.yaml", "r");
+	char line[1024], name[160];
+	unsigned found = 0;
+
+	(void)state;
+	assert_non_null(rules);
+	while (fgets(line, sizeof(line), rules) != NULL) {
+		for (char *at = line; (at = strstr(at, "tally_")) != NULL;) {
+			size_t len = strspn(at, "abcdefghijklmnopqrstuvwxyz_");
+
+			snprintf(name, sizeof(name), "\n# TYPE %.*s ", (int)len, at);
+			if (strstr(reply.body, name) == NULL)
+				fail_msg("no such metric: %.*s", (int)len, at);
+			found++;
+			at += len;
+		}
+	}
+	fclose(rules);
+	assert_true(found > 5);
+	reply_free(&reply);
+}
+
+/* --- connections --------------------------------------------------------------------------------
+ */
+
+static void http_answers_one_after_another_on_a_connection(void **state)
+{
+	static const char two[] = "GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
+				  "HEAD /ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+	int fd = connection_open();
+	struct reply reply;
+	char *second;
+
+	(void)state;
+	assert_int_equal(send(fd, two, strlen(two), MSG_NOSIGNAL), strlen(two));
+	reply = reply_read(fd);
+	assert_int_equal(reply.status, 200);
+	second = strstr(reply.body, "{\"status\":\"ok\"}HTTP/1.1 200 OK");
+	assert_non_null(second);
+	reply_free(&reply);
+}
+
+static void http_ends_what_sends_too_much(void **state)
+{
+	static const char head[] =
+		"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 4294967296\r\n\r\n";
+	char *junk = malloc(1 << 20);
+	int fd = connection_open();
+	struct reply reply;
+
+	(void)state;
+	memset(junk, 'x', 1 << 20);
+	send(fd, head, strlen(head), MSG_NOSIGNAL);
+	send(fd, junk, 1 << 20, MSG_NOSIGNAL);
+	reply = reply_read(fd);
+	assert_int_equal(reply.status, 0);
+	reply_free(&reply);
+	memcpy(junk, "GET /", 5); /* a target of a megabyte */
+	fd = connection_open();
+	send(fd, junk, 1 << 20, MSG_NOSIGNAL);
+	reply = reply_read(fd);
+	assert_true(reply.status == 0 || (reply.status >= 400 && reply.status < 500));
+	reply_free(&reply);
+	free(junk);
+	expect_status("/healthz", 200, "ok");
+}
+
+static void http_survives_garbage(void **state)
+{
+	static const char *const bad[] = {"GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n",
+		"\x16\x03\x01\x02\x00\x01\x00",
+		"GET /ready HTTP/1.1\r\nHost: x\r\nContent-Length: -1"
+		"\r\n\r\n",
+		"GET /ready HTTP/1.1\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+		"GET * HTTP/1.1\r\nHost: x\r\n\r\n",
+		"GET /ready HTTP/1.1\r\nHost: x\r\n"
+		"Transfer-Encoding: chunked\r\n\r\nzz\r\n"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		int fd = connection_open();
+		struct reply reply;
+
+		send(fd, bad[i], strlen(bad[i]), MSG_NOSIGNAL);
+		shutdown(fd, SHUT_WR);
+		reply = reply_read(fd);
+		if (reply.status == 200)
+			fail_msg("accepted: %s", bad[i]);
+		reply_free(&reply);
+	}
+	expect_status("/healthz", 200, "ok");
+}
+
+static void http_is_not_starved_by_idle_connections(void **state)
+{
+	enum { IDLE = 900 };
+	struct rlimit limit;
+	struct conns_facts facts;
+	static int fd[IDLE];
+
+	(void)state;
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = limit.rlim_max;
+	if (limit.rlim_max < 3 * IDLE || setrlimit(RLIMIT_NOFILE, &limit) != 0)
+		skip();
+	for (int i = 0; i < IDLE; i++) {
+		fd[i] = connection_open();
+		if (i % 2 == 0)
+			send(fd[i], "GET /heal", 9, MSG_NOSIGNAL);
+	}
+	expect_status("/healthz", 200, "ok");
+	expect_status("/api/v1/tenants", 200, "tenant-0");
+	conns_facts(server.query.conns, &facts);
+	assert_true(facts.ended_for_room >= IDLE - HTTP_CONNECTIONS_MANY);
+	for (int i = 0; i < IDLE; i++)
+		close(fd[i]);
+}
+
+static void http_lets_answers_under_way_end_when_it_stops(void **state)
+{
+	static const char get[] = "GET /api/v1/tenants HTTP/1.1\r\nHost: x\r\n\r\n";
+	struct conns_facts facts = {0};
+	struct reply reply;
+	int fd;
+
+	(void)state;
+	fake.delay_ms = 300;
+	fd = connection_open();
+	send(fd, get, strlen(get), MSG_NOSIGNAL);
+	for (int i = 0; i < 5000 && facts.asking == 0; i++) {
+		usleep(1000);
+		conns_facts(server.query.conns, &facts);
+	}
+	assert_int_equal(facts.asking, 1);
+	http_stop(&server.http, 1500);
+	reply = reply_read(fd);
+	assert_int_equal(reply.status, 200);
+	assert_int_equal(json_array_size(json_object_get(reply.json, "tenants")), 5);
+	reply_free(&reply);
+}
+
+static void seats_are_idle_only_when_nobody_uses_them(void **state)
+{
+	struct seat *seat;
+
+	(void)state;
+	seat = seats_take(server.query.seats);
+	assert_int_equal(seat_attach(server.query.seats, seat), 0);
+	seats_idle(server.query.seats);
+	assert_int_equal(fake.idled, 0);
+	seats_give(server.query.seats, seat);
+	seats_idle(server.query.seats);
+	assert_int_equal(fake.idled, 1 + SEAT_STORE_CALLS);
+}
+
+#define SERVED(test) cmocka_unit_test_setup_teardown(test, server_start, server_stop)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		SERVED(http_lives_without_an_instance),
+		SERVED(http_says_when_the_supervisor_is_gone),
+		SERVED(http_ready_names_the_partition_that_is_not),
+		SERVED(http_builds_again_when_a_partition_left),
+		SERVED(http_checks_every_call_that_an_answer_is_made_of),
+		SERVED(http_sends_nothing_of_a_revoked_store),
+		SERVED(http_does_not_mix_two_sets_of_partitions),
+		SERVED(usage_has_lokis_shape),
+		SERVED(usage_of_an_unknown_tenant_is_zero),
+		SERVED(usage_says_when_a_part_is_missing),
+		SERVED(http_refuses_with_the_right_status),
+		SERVED(http_takes_get_and_head_only),
+		SERVED(tenants_come_in_pages),
+		SERVED(streams_come_in_pages_without_loss),
+		SERVED(streams_built_again_start_at_the_same_place),
+		SERVED(tenant_has_policies_and_minutes),
+		SERVED(partitions_say_what_is_known_of_them),
+		SERVED(metrics_are_well_formed),
+		SERVED(metrics_show_partitions_and_tenants),
+		SERVED(metrics_have_all_that_alerts_need),
+		SERVED(http_answers_one_after_another_on_a_connection),
+		SERVED(http_ends_what_sends_too_much),
+		SERVED(http_survives_garbage),
+		SERVED(http_is_not_starved_by_idle_connections),
+		SERVED(http_lets_answers_under_way_end_when_it_stops),
+		SERVED(seats_are_idle_only_when_nobody_uses_them),
+	};
+
+	signal(SIGPIPE, SIG_IGN);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

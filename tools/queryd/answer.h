@@ -1,0 +1,96 @@
+/*
+ * answer.h - what every answer is made of: status, body, errors, basis.
+ *
+ * An answer is built whole in memory, checked (seat_still_valid), and sent.
+ * The functions that build one return 0 (it is built; an error that the
+ * client made is an answer too), a TALLY_E* to be answered by answer_failure,
+ * or ANSWER_AGAIN: what was read does not fit together, read it again.
+ */
+#ifndef TALLY_QUERYD_ANSWER_H
+#define TALLY_QUERYD_ANSWER_H
+
+#include <jansson.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "conns.h"
+#include "request.h"
+#include "seats.h"
+#include "totals.h"
+
+#include "shm/tally.h"
+
+#define ANSWER_AGAIN 1
+
+#define ANSWER_ROUTES_MAX 16
+#define ANSWER_STATUSES	  8
+
+/* What lives as long as the process. */
+struct query {
+	const char *run_dir;
+	unsigned threads;
+	unsigned metrics_tenants;
+	int64_t started_at_ms;
+	struct seats *seats;
+	struct conns *conns;
+	struct totals *totals;
+	/* Answers by route (route_index; the last: no route) and status (answer_status_at). */
+	_Atomic uint64_t answers[ANSWER_ROUTES_MAX + 1][ANSWER_STATUSES];
+	_Atomic uint64_t rebuilt; /* answers built again because a partition left meanwhile */
+};
+
+struct question {
+	struct query *query;
+	struct seat *seat;
+	struct request *request;
+};
+
+struct answer {
+	unsigned status;
+	const char *type; /* of the content; static */
+	char *body;	  /* owned, malloc'ed */
+	size_t len;
+};
+
+void answer_clear(struct answer *answer);
+
+/* The statuses that answers can have, in a fixed order, for counting; 0 beyond the last. */
+unsigned answer_status_at(unsigned index);
+unsigned answer_status_index(unsigned status);
+
+/* Takes `json` and makes it the body. */
+void answer_json(struct answer *answer, unsigned status, json_t *json);
+
+/* {"error": word, "reason": sentence} */
+void answer_error(struct answer *answer, unsigned status, const char *word, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* Turns a TALLY_E* into an answer; to be used when nothing better is known. */
+void answer_failure(struct answer *answer, const struct query *query, int err);
+
+/* 503 not_ready: no partition can answer. */
+void answer_not_ready(struct answer *answer, const struct tally_basis *basis);
+
+/* JSON values.  Text that is not UTF-8 gets '?' for its odd bytes; large numbers saturate. */
+json_t *answer_text(const char *text);
+json_t *answer_count(uint64_t count);
+json_t *answer_basis(const struct tally_basis *basis);
+
+/* --- the answers, one function per route ------------------------------------------------------ */
+
+int answer_healthz(struct question *question, struct answer *answer);
+int answer_ready(struct question *question, struct answer *answer);
+int answer_metrics(struct question *question, struct answer *answer);
+int answer_instance(struct question *question, struct answer *answer);
+int answer_partitions(struct question *question, struct answer *answer);
+int answer_partition(struct question *question, struct answer *answer);
+int answer_tenants(struct question *question, struct answer *answer);
+int answer_tenant(struct question *question, struct answer *answer);
+int answer_streams(struct question *question, struct answer *answer);
+int answer_usage(struct question *question, struct answer *answer);
+
+/* All partitions that are not free; *partitions is freed by the caller.  0 or a TALLY_E*. */
+int answer_list_partitions(struct tally *tally, struct tally_partition **partitions, size_t *n);
+
+#endif

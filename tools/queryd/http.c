@@ -1,0 +1,299 @@
+/*
+ * http.c - the HTTP server, by libmicrohttpd with its own threads.
+ *
+ *	target -> begin_request -> (body: ignored) -> respond -> completed
+ *	                                               |
+ *	          route -> seat -> build -> seat_still_valid -> MHD_queue_response
+ *	                             ^            | no, 3 times: 503
+ *	                             '------------'
+ *
+ * Promise: what was read from stores is checked after the response has been
+ * made; from there to the send there is nothing but the queue of this very
+ * connection.
+ *
+ * Runs in: queryd, its own threads; start and stop in main.  Blocks in: http_stop.
+ */
+#include "http.h"
+
+#include <microhttpd.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "metrics.h"
+#include "route.h"
+
+#include "shm/host.h"
+#include "shm/log.h"
+
+#define TRIES 3
+
+struct http {
+	struct query *query;
+	struct MHD_Daemon *daemon;
+};
+
+/* One request, from its first line to the last byte of its answer. */
+struct asked {
+	char *target; /* as it was sent; NULL: there was no memory for it */
+	size_t body;  /* bytes of it, ignored */
+	bool started; /* its headers are complete */
+};
+
+static struct conn *conn_of(struct MHD_Connection *connection)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+	return info == NULL ? NULL : info->socket_context;
+}
+
+/* --- an answer ----------------------------------------------------------------------------------
+ */
+
+/* What goes wrong before a route is asked; true: the answer is there. */
+static bool refused(const struct route *route, struct request *request, const char *method,
+	struct answer *answer)
+{
+	if (route == NULL)
+		answer_error(
+			answer, 404, "not_found", "there is no such path; see tally-queryd(8)");
+	else if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
+		answer_error(answer, 405, "method", "%s takes GET and HEAD only", route->pattern);
+	else if (route->query == QUERY_REFUSED && request->query[0] != '\0')
+		answer_error(answer, 400, "invalid", "%s takes no parameters", route->pattern);
+	else
+		return false;
+	return true;
+}
+
+/* One try.  0: built; ANSWER_AGAIN. */
+static int build(struct query *query, struct seat *seat, const char *target, const char *method,
+	const struct route **route, struct answer *answer)
+{
+	struct question question = {.query = query, .seat = seat};
+	char why[REQUEST_WHY_SIZE] = "";
+	struct request request;
+	int err;
+
+	seat_again(seat);
+	err = request_parse(&request, target, why);
+	question.request = &request;
+	*route = err == 0 ? route_find(&request) : NULL;
+	if (err == TALLY_EINVALID) {
+		answer_error(answer, 400, "invalid", "%s", why);
+		err = 0;
+	} else if (err == 0 && !refused(*route, &request, method, answer)) {
+		if ((*route)->table != TABLE_UNUSED)
+			err = seat_attach(query->seats, seat);
+		if (err == 0 || (*route)->table != TABLE_NEEDED)
+			err = (*route)->answer(&question, answer);
+	}
+	request_free(&request);
+	if (err != 0 && err != ANSWER_AGAIN) {
+		answer_failure(answer, query, err);
+		err = 0;
+	}
+	return err;
+}
+
+/* Takes the answer's body. */
+static struct MHD_Response *response_of(struct answer *answer)
+{
+	struct MHD_Response *response =
+		MHD_create_response_from_buffer(answer->len, answer->body, MHD_RESPMEM_MUST_FREE);
+
+	if (response == NULL)
+		return NULL;
+	answer->body = NULL;
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->type);
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	MHD_add_response_header(response, MHD_HTTP_HEADER_SERVER, "tally-queryd/" QUERYD_VERSION);
+	if (answer->status == 405)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+	if (answer->status == 503)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+	return response;
+}
+
+static void count(struct query *query, const struct route *route, unsigned status)
+{
+	atomic_fetch_add(&query->answers[route_index(route)][answer_status_index(status)], 1);
+}
+
+/* Queues it when everything that it stands on still holds.  false: it does not. */
+static bool queue(struct MHD_Connection *connection, struct seat *seat, struct answer *answer,
+	enum MHD_Result *result)
+{
+	struct MHD_Response *response = response_of(answer);
+	bool valid = true;
+
+	*result = MHD_NO;
+	if (response != NULL && seat_still_valid(seat))
+		*result = MHD_queue_response(connection, answer->status, response);
+	else if (response != NULL)
+		valid = false;
+	if (response != NULL)
+		MHD_destroy_response(response);
+	return valid;
+}
+
+static enum MHD_Result respond(struct query *query, struct MHD_Connection *connection,
+	const char *target, const char *method)
+{
+	struct seat *seat = seats_take(query->seats);
+	const struct route *route = NULL;
+	struct answer answer = {0};
+	enum MHD_Result result = MHD_NO;
+	bool sent = false;
+
+	for (int tries = 0; tries < TRIES && !sent; tries++) {
+		if (tries > 0)
+			atomic_fetch_add(&query->rebuilt, 1);
+		if (build(query, seat, target, method, &route, &answer) == 0)
+			sent = queue(connection, seat, &answer, &result);
+	}
+	if (!sent) {
+		seat_again(seat); /* what follows stands on nothing */
+		answer_error(&answer, 503, "not_ready",
+			"partitions kept changing while this was read; ask again");
+		queue(connection, seat, &answer, &result);
+	}
+	seats_give(query->seats, seat);
+	count(query, route, answer.status);
+	answer_clear(&answer);
+	return result;
+}
+
+/* --- what the library calls ---------------------------------------------------------------------
+ */
+
+static void *begin_request(void *arg, const char *target, struct MHD_Connection *connection)
+{
+	struct asked *asked = calloc(1, sizeof(*asked));
+
+	(void)arg;
+	(void)connection;
+	if (asked != NULL)
+		asked->target = strdup(target);
+	return asked;
+}
+
+static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, const char *url,
+	const char *method, const char *version, const char *upload, size_t *upload_size,
+	void **context)
+{
+	struct http *http = arg;
+	struct asked *asked = *context;
+
+	(void)url; /* decoded, so '/' and %2F are one: the raw target is what counts */
+	(void)version;
+	(void)upload;
+	if (asked == NULL || asked->target == NULL)
+		return MHD_NO;
+	if (!asked->started) {
+		asked->started = true;
+		conns_asking(http->query->conns, conn_of(connection), host_boot_ns());
+		return MHD_YES;
+	}
+	if (*upload_size == 0)
+		return respond(http->query, connection, asked->target, method);
+	asked->body += *upload_size;
+	*upload_size = 0;
+	return asked->body > HTTP_BODY_MAX ? MHD_NO : MHD_YES;
+}
+
+static void completed(void *arg, struct MHD_Connection *connection, void **context,
+	enum MHD_RequestTerminationCode code)
+{
+	struct http *http = arg;
+	struct asked *asked = *context;
+
+	(void)code;
+	conns_answered(http->query->conns, conn_of(connection), host_boot_ns());
+	if (asked != NULL)
+		free(asked->target);
+	free(asked);
+	*context = NULL;
+}
+
+static void connection_changed(void *arg, struct MHD_Connection *connection, void **context,
+	enum MHD_ConnectionNotificationCode code)
+{
+	struct http *http = arg;
+	const union MHD_ConnectionInfo *info;
+
+	if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+		conns_remove(http->query->conns, *context);
+		*context = NULL;
+		return;
+	}
+	info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	*context = info == NULL ? NULL
+				: conns_add(http->query->conns, info->connect_fd, host_boot_ns());
+}
+
+static void library_says(void *arg, const char *fmt, va_list args)
+{
+	char text[512];
+
+	(void)arg;
+	vsnprintf(text, sizeof(text), fmt, args);
+	text[strcspn(text, "\n")] = '\0';
+	log_debug("http.library", "text=\"%s\"", text);
+}
+
+/* --- start and stop -----------------------------------------------------------------------------
+ */
+
+struct http *http_start(struct query *query, int fd)
+{
+	struct http *http = calloc(1, sizeof(*http));
+
+	if (http == NULL) {
+		close(fd);
+		return NULL;
+	}
+	http->query = query;
+	http->daemon =
+		MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG, 0,
+			NULL, NULL, handle, http, MHD_OPTION_EXTERNAL_LOGGER, library_says, NULL,
+			MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, query->threads,
+			MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_MAX,
+			MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_PEER,
+			MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_SILENT_S,
+			MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_MEMORY_MAX,
+			MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, begin_request,
+			NULL, MHD_OPTION_NOTIFY_COMPLETED, completed, http,
+			MHD_OPTION_NOTIFY_CONNECTION, connection_changed, http, MHD_OPTION_END);
+	if (http->daemon != NULL)
+		return http;
+	close(fd);
+	free(http);
+	return NULL;
+}
+
+void http_stop(struct http **http, unsigned grace_ms)
+{
+	const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+	struct conns_facts conns;
+	int fd;
+
+	if (*http == NULL)
+		return;
+	fd = MHD_quiesce_daemon((*http)->daemon);
+	if (fd >= 0)
+		close(fd);
+	conns_facts((*http)->query->conns, &conns);
+	for (unsigned ms = 0; ms < grace_ms && conns.asking > 0; ms += 10) {
+		nanosleep(&pause, NULL);
+		conns_facts((*http)->query->conns, &conns);
+	}
+	MHD_stop_daemon((*http)->daemon);
+	free(*http);
+	*http = NULL;
+}

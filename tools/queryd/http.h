@@ -1,0 +1,28 @@
+/*
+ * http.h - the HTTP server: connections, requests, and the promise that an
+ * answer is still true when it is handed over to be sent.
+ */
+#ifndef TALLY_QUERYD_HTTP_H
+#define TALLY_QUERYD_HTTP_H
+
+#include "answer.h"
+
+/* Limits, as in the manual page. */
+#define HTTP_CONNECTIONS_MANY 480   /* from here on a new one ends the oldest without a request */
+#define HTTP_CONNECTIONS_MAX  1024  /* a hard limit */
+#define HTTP_CONNECTIONS_PEER 768   /* of one address */
+#define HTTP_MEMORY_MAX	      16384 /* per connection: request line and headers */
+#define HTTP_BODY_MAX	      65536 /* a request's body is read and ignored up to here */
+#define HTTP_SILENT_S	      10    /* a connection may be silent for so long */
+#define HTTP_WAITING_S	      15    /* ... and be without a whole request for so long */
+#define HTTP_ASKING_S	      30    /* an answer must have been read whole after so long */
+
+struct http;
+
+/* Serves on `fd` (taken) with query->threads threads.  NULL: it could not be started; logged. */
+struct http *http_start(struct query *query, int fd);
+
+/* Accepts nothing more, lets answers under way end for up to `grace_ms`, ends. */
+void http_stop(struct http **http, unsigned grace_ms);
+
+#endif

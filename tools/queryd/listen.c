@@ -1,0 +1,166 @@
+/*
+ * listen.c - the address to listen on.
+ *
+ *	query.http_listen -> config_listen_split -> getaddrinfo -> bind, listen ->
+ *<run_dir>/query.http
+ *
+ * A mistake of the operator is one line that names the address and says what
+ * to do about it.
+ *
+ * Runs in: queryd, main thread, at start and stop.  Blocks in: getaddrinfo.
+ */
+#include "listen.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shm/config.h"
+
+#define LISTEN_BACKLOG	 1024
+#define LISTEN_HOST_SIZE 256
+
+static const char *bind_advice(int error)
+{
+	if (error == EADDRINUSE)
+		return "another process listens there: stop it, or set query.http_listen to another"
+		       " port (0 takes any free one)";
+	if (error == EADDRNOTAVAIL)
+		return "this machine has no such address: set query.http_listen to one it has";
+	if (error == EACCES)
+		return "ports below 1024 need a privilege: set query.http_listen to a higher one";
+	return "set query.http_listen to an address that can be used";
+}
+
+/* One candidate of getaddrinfo.  -1 with errno set. */
+static int open_one(const struct addrinfo *info)
+{
+	const int on = 1, off = 0;
+	int fd = socket(info->ai_family, info->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
+		info->ai_protocol);
+	int error;
+
+	if (fd < 0)
+		return -1;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (info->ai_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+	if (bind(fd, info->ai_addr, info->ai_addrlen) == 0 && listen(fd, LISTEN_BACKLOG) == 0)
+		return fd;
+	error = errno;
+	close(fd);
+	errno = error;
+	return -1;
+}
+
+static bool bound_text(int fd, char bound[LISTEN_TEXT_SIZE])
+{
+	struct sockaddr_storage address;
+	socklen_t len = sizeof(address);
+	char host[LISTEN_HOST_SIZE], port[8];
+
+	if (getsockname(fd, (struct sockaddr *)&address, &len) != 0 ||
+		getnameinfo((struct sockaddr *)&address, len, host, sizeof(host), port,
+			sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+		return false;
+	snprintf(bound, LISTEN_TEXT_SIZE, address.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host,
+		port);
+	return true;
+}
+
+int listen_open(const char *text, char bound[LISTEN_TEXT_SIZE], char why[LISTEN_WHY_SIZE])
+{
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+	char host[LISTEN_HOST_SIZE], service[8];
+	struct addrinfo *list = NULL;
+	uint16_t port;
+	int fd = -1, err;
+
+	if (config_listen_split(text, host, sizeof(host), &port) != 0) {
+		snprintf(why, LISTEN_WHY_SIZE,
+			"query.http_listen: \"%s\" is not host:port; write for example"
+			" 127.0.0.1:3100 or [::1]:3100",
+			text);
+		return -1;
+	}
+	snprintf(service, sizeof(service), "%u", (unsigned)port);
+	err = getaddrinfo(host, service, &hints, &list);
+	if (err != 0) {
+		snprintf(why, LISTEN_WHY_SIZE,
+			"query.http_listen: cannot find host \"%s\" (%s); write its IP address",
+			host, gai_strerror(err));
+		return -1;
+	}
+	for (const struct addrinfo *info = list; info != NULL && fd < 0; info = info->ai_next)
+		fd = open_one(info);
+	err = errno;
+	freeaddrinfo(list);
+	if (fd < 0)
+		snprintf(why, LISTEN_WHY_SIZE, "cannot listen on %s: %s; %s", text, strerror(err),
+			bind_advice(err));
+	else if (!bound_text(fd, bound))
+		snprintf(bound, LISTEN_TEXT_SIZE, "%s", text);
+	return fd;
+}
+
+static bool write_file(int dir, const char *name, const char *line)
+{
+	size_t len = strlen(line);
+	bool ok;
+	int fd;
+
+	fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+	if (fd < 0)
+		return false;
+	ok = fchmod(fd, 0644) == 0 && write(fd, line, len) == (ssize_t)len;
+	close(fd);
+	return ok;
+}
+
+bool listen_announce(const char *run_dir, const char *bound, char why[LISTEN_WHY_SIZE])
+{
+	char line[LISTEN_TEXT_SIZE + 1], temporary[64];
+	int dir = open(run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	bool ok = false;
+
+	if (dir >= 0) {
+		snprintf(line, sizeof(line), "%s\n", bound);
+		snprintf(temporary, sizeof(temporary), LISTEN_FILE_NAME ".%ld", (long)getpid());
+		ok = write_file(dir, temporary, line) &&
+		     renameat(dir, temporary, dir, LISTEN_FILE_NAME) == 0;
+	}
+	if (!ok)
+		snprintf(why, LISTEN_WHY_SIZE, "cannot write %s/" LISTEN_FILE_NAME ": %s; %s",
+			run_dir, strerror(errno),
+			errno == ENOENT ? "run_dir is made by tallyd: start that first"
+					: "it needs write access to run_dir");
+	if (dir >= 0) {
+		if (!ok)
+			unlinkat(dir, temporary, 0);
+		close(dir);
+	}
+	return ok;
+}
+
+void listen_withdraw(const char *run_dir, const char *bound)
+{
+	char path[4096], line[LISTEN_TEXT_SIZE] = "";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/" LISTEN_FILE_NAME, run_dir);
+	file = fopen(path, "re");
+	if (file == NULL)
+		return;
+	if (fgets(line, sizeof(line), file) != NULL)
+		line[strcspn(line, "\n")] = '\0';
+	fclose(file);
+	if (strcmp(line, bound) == 0)
+		unlink(path);
+}

@@ -1,0 +1,62 @@
+/*
+ * route.c - which answer a path gets.
+ *
+ *	/api/v1/tenants/a%2Fb -> segments "api" "v1" "tenants" "a/b" -> answer_tenant
+ *
+ * Runs in: queryd, any thread.  Blocks in: nowhere.
+ */
+#include "route.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+/* clang-format off */
+static const struct route routes[] = {
+	{ "/healthz",                         answer_healthz,    TABLE_UNUSED, QUERY_IGNORED },
+	{ "/ready",                           answer_ready,      TABLE_NEEDED, QUERY_IGNORED },
+	{ "/metrics",                         answer_metrics,    TABLE_USED,   QUERY_IGNORED },
+	{ "/ingest-limits/usage/{tenant}",    answer_usage,      TABLE_NEEDED, QUERY_IGNORED },
+	{ "/api/v1/instance",                 answer_instance,   TABLE_NEEDED, QUERY_REFUSED },
+	{ "/api/v1/partitions",               answer_partitions, TABLE_NEEDED, QUERY_REFUSED },
+	{ "/api/v1/partitions/{n}",           answer_partition,  TABLE_NEEDED, QUERY_REFUSED },
+	{ "/api/v1/tenants",                  answer_tenants,    TABLE_NEEDED, QUERY_PAGE },
+	{ "/api/v1/tenants/{tenant}",         answer_tenant,     TABLE_NEEDED, QUERY_REFUSED },
+	{ "/api/v1/tenants/{tenant}/streams", answer_streams,    TABLE_NEEDED, QUERY_PAGE },
+};
+/* clang-format on */
+
+#define ROUTES (sizeof(routes) / sizeof(routes[0]))
+_Static_assert(ROUTES <= ANSWER_ROUTES_MAX, "room for the counters");
+
+static bool matches(const char *pattern, const struct request *request)
+{
+	unsigned i;
+
+	for (i = 0; i < request->segments && *pattern == '/'; i++) {
+		size_t len = strcspn(++pattern, "/");
+
+		if (*pattern != '{' && (strlen(request->segment[i]) != len ||
+					       memcmp(request->segment[i], pattern, len) != 0))
+			return false;
+		pattern += len;
+	}
+	return i == request->segments && *pattern == '\0';
+}
+
+const struct route *route_find(const struct request *request)
+{
+	for (size_t i = 0; i < ROUTES; i++)
+		if (matches(routes[i].pattern, request))
+			return &routes[i];
+	return NULL;
+}
+
+const struct route *route_at(unsigned index)
+{
+	return index < ROUTES ? &routes[index] : NULL;
+}
+
+unsigned route_index(const struct route *route)
+{
+	return route == NULL ? ANSWER_ROUTES_MAX : (unsigned)(route - routes);
+}

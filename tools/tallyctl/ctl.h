@@ -1,0 +1,98 @@
+/*
+ * ctl.h - what the subcommands of tallyctl share.
+ *
+ *	main: options -> tally_open -> command->run(ctl, words) -> exit code
+ *
+ * Text goes to stdout in columns, numbers shortened; --json gives the same
+ * facts exactly.  Trouble is one line on stderr.
+ */
+#ifndef TALLYCTL_CTL_H
+#define TALLYCTL_CTL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "shm/tally.h"
+
+enum ctl_exit { CTL_OK = 0, CTL_INCOMPLETE = 1, CTL_TROUBLE = 2 };
+
+struct ctl {
+	const char *run_dir;
+	struct tally *tally;
+	bool json;
+	struct tally_instance instance;
+};
+
+int ctl_status(struct ctl *ctl, int argc, char **argv);
+int ctl_tenants(struct ctl *ctl, int argc, char **argv);
+int ctl_tenant(struct ctl *ctl, int argc, char **argv);
+int ctl_stream(struct ctl *ctl, int argc, char **argv);
+int ctl_streams(struct ctl *ctl, int argc, char **argv);
+int ctl_top(struct ctl *ctl, int argc, char **argv);
+
+/* --- trouble.c -------------------------------------------------------------------------------- */
+
+/* One line on stderr, "tallyctl: " in front.  Gives CTL_TROUBLE. */
+int ctl_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* The run directory cannot be attached: what to do about it.  Gives CTL_TROUBLE. */
+int ctl_cannot_attach(const char *run_dir, int err);
+
+/* A call failed: one line.  `what` names what was asked for.  Gives an exit code. */
+int ctl_failed(const struct ctl *ctl, const char *what, int err);
+
+/* "123" or "0xff", in min..max; false after a line on stderr. */
+bool ctl_number(const char *what, const char *word, uint64_t min, uint64_t max, uint64_t *value);
+
+/* --- print.c ---------------------------------------------------------------------------------- */
+
+#define CTL_TEXT_SIZE 32
+
+/* 1234567 -> "1.23M"; up to 99999 as it is.  All give `to`. */
+char *ctl_count(char to[CTL_TEXT_SIZE], uint64_t n);
+char *ctl_bytes(char to[CTL_TEXT_SIZE], double n);
+char *ctl_offset(char to[CTL_TEXT_SIZE], int64_t offset); /* exact; "-" when not known */
+char *ctl_span(char to[CTL_TEXT_SIZE], int64_t ms);	  /* "4.2 s", "3 min", "2 h 5 min" */
+char *ctl_clock(char to[CTL_TEXT_SIZE], int64_t unix_ms); /* "2025-03-01 04:05:06Z" */
+
+#define CTL_NAME_SIZE (4 * 257)
+/* Control characters as \xNN: a name must not drive the terminal. */
+char *ctl_name(char to[CTL_NAME_SIZE], const char *name);
+
+/* "this is not tallyd's present state" line, when that is so; text only. */
+void ctl_print_stale(const struct ctl *ctl);
+
+/* "6 of 8 partitions answered" line, when not all did; text only. */
+void ctl_print_basis(const struct tally_basis *basis);
+
+/* Columns as wide as their content; a heading that starts with '>' is right-aligned. */
+#define CTL_COLUMNS_MAX 12
+struct ctl_table {
+	unsigned columns, rows;
+	const char *heading[CTL_COLUMNS_MAX];
+	char **cells; /* rows x columns */
+};
+void ctl_table_start(struct ctl_table *table, unsigned columns, const char *const *headings);
+void ctl_table_row(struct ctl_table *table, const char *const *cells);
+void ctl_table_end(struct ctl_table *table); /* prints and frees */
+
+/* One character per value, as high as its share of the largest. */
+void ctl_sparkline(const char *label, const uint64_t *values, size_t n);
+
+/* --- json.c ----------------------------------------------------------------------------------- */
+
+/* An object with run_dir, alive, stale, now_ms; ended by ctl_json_print, which prints it. */
+json_t *ctl_json(const struct ctl *ctl);
+void ctl_json_print(json_t *object);
+void ctl_json_count(json_t *object, const char *key, uint64_t value);
+void ctl_json_int(json_t *object, const char *key, int64_t value);
+void ctl_json_known(json_t *object, const char *key, int64_t value); /* < 0: null */
+void ctl_json_text(json_t *object, const char *key, const char *value);
+void ctl_json_hash(json_t *object, uint64_t hash); /* a string: JSON numbers lose digits */
+void ctl_json_basis(json_t *object, const struct tally_basis *basis);
+json_t *ctl_json_usage(const struct tally_usage *usage);
+
+#endif

@@ -1,0 +1,106 @@
+/*
+ * main.c - tallyctl: look into a Tally, whatever state it is in.
+ *
+ *	tallyctl [-d RUN_DIR] [--json] COMMAND ...
+ *	            run directory --libtally, stale_ok--> text | JSON
+ *
+ * It asks nobody: it reads the same memory as everybody else, so it answers
+ * while tallyd is stopped, crashed or stuck, and says so first.
+ *
+ * Exit: 0 answered, 1 not found or not complete, 2 wrong usage or cannot attach.
+ */
+#include <getopt.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl.h"
+
+struct command {
+	const char *name, *words, *help;
+	int (*run)(struct ctl *ctl, int argc, char **argv);
+};
+
+/* clang-format off */
+static const struct command commands[] = {
+	{ "status",  "",                              "the instance and its partitions",        ctl_status },
+	{ "tenants", "[--after NAME] [--limit N]",    "tenants by name",                        ctl_tenants },
+	{ "tenant",  "NAME",                          "one tenant: policies, the last minutes", ctl_tenant },
+	{ "streams", "NAME [--limit N]",              "active streams of a tenant",             ctl_streams },
+	{ "stream",  "NAME HASH",                     "one stream; HASH decimal or 0x...",      ctl_stream },
+	{ "top",     "[-n N] [--watch SECONDS]",      "tenants with most active streams",       ctl_top },
+};
+/* clang-format on */
+#define N_COMMANDS (sizeof commands / sizeof *commands)
+
+static int help(void)
+{
+	printf("usage: tallyctl [-d RUN_DIR] [--json] COMMAND\n\n");
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		printf("  %-8s %-27s %s\n", commands[i].name, commands[i].words, commands[i].help);
+	printf("  %-8s %-27s %s\n\n", "help", "", "this");
+	printf("RUN_DIR is $TALLY_RUN_DIR or /run/tally when it is not given.\n"
+	       "Exit: 0 answered, 1 not found or not complete, 2 wrong usage or cannot attach.\n");
+	return CTL_OK;
+}
+
+static const struct command *find_command(const char *name)
+{
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		if (!strcmp(commands[i].name, name))
+			return &commands[i];
+	return NULL;
+}
+
+static int run(struct ctl *ctl, const struct command *command, int argc, char **argv)
+{
+	int err = tally_open(ctl->run_dir, TALLY_STALE_OK, &ctl->tally);
+	if (!err)
+		err = tally_instance(ctl->tally, &ctl->instance);
+	if (err) {
+		tally_close(&ctl->tally);
+		return ctl_cannot_attach(ctl->run_dir, err);
+	}
+	optind = 0; /* getopt starts anew */
+	int code = command->run(ctl, argc, argv);
+	tally_close(&ctl->tally);
+	if (fflush(stdout) || ferror(stdout))
+		return ctl_usage("cannot write the answer to stdout");
+	return code;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"run-dir", required_argument, NULL, 'd'},
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	struct ctl ctl = {.run_dir = getenv("TALLY_RUN_DIR")};
+	int option;
+	setlocale(LC_CTYPE, "");
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, "+:d:jh", options, NULL)) != -1) {
+		if (option == 'd')
+			ctl.run_dir = optarg;
+		else if (option == 'j')
+			ctl.json = true;
+		else if (option == 'h')
+			return help();
+		else
+			return ctl_usage("option %s: %s; try 'tallyctl help'", argv[optind - 1],
+				option == ':' ? "needs a value" : "unknown");
+	}
+	if (!ctl.run_dir || !*ctl.run_dir)
+		ctl.run_dir = "/run/tally";
+	if (optind == argc)
+		return ctl_usage("no command; try 'tallyctl help'");
+	if (!strcmp(argv[optind], "help"))
+		return help();
+	const struct command *command = find_command(argv[optind]);
+	if (!command)
+		return ctl_usage("unknown command '%s'; try 'tallyctl help'", argv[optind]);
+	return run(&ctl, command, argc - optind, argv + optind);
+}

@@ -1,0 +1,197 @@
+/*
+ * print.c - numbers, times, names and columns for people.
+ *
+ * Widths are counted in code points; names that need more care (wide or
+ * combining characters) go in the last column, where nothing follows.
+ */
+#include <inttypes.h>
+#include <langinfo.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "ctl.h"
+
+/* Three digits that count: 1.23M, 12.3M, 123M. */
+static char *scaled(char *to, double n, double step, const char *const *units, size_t n_units)
+{
+	size_t unit = 0;
+	while (n >= step * 0.9995 && unit + 1 < n_units) {
+		n /= step;
+		unit++;
+	}
+	int decimals = unit == 0 ? 0 : n < 9.995 ? 2 : n < 99.95 ? 1 : 0;
+	snprintf(to, CTL_TEXT_SIZE, "%.*f%s", decimals, n, units[unit]);
+	return to;
+}
+
+char *ctl_count(char to[CTL_TEXT_SIZE], uint64_t n)
+{
+	static const char *const units[] = {"", "k", "M", "G", "T", "P", "E"};
+	if (n < 100000) {
+		snprintf(to, CTL_TEXT_SIZE, "%" PRIu64, n);
+		return to;
+	}
+	return scaled(to, (double)n, 1000, units, sizeof units / sizeof *units);
+}
+
+char *ctl_bytes(char to[CTL_TEXT_SIZE], double n)
+{
+	static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
+	return scaled(to, n, 1024, units, sizeof units / sizeof *units);
+}
+
+char *ctl_offset(char to[CTL_TEXT_SIZE], int64_t offset)
+{
+	if (offset < 0)
+		snprintf(to, CTL_TEXT_SIZE, "-");
+	else
+		snprintf(to, CTL_TEXT_SIZE, "%" PRId64, offset);
+	return to;
+}
+
+char *ctl_span(char to[CTL_TEXT_SIZE], int64_t ms)
+{
+	int64_t minutes = ms / 60000, hours = minutes / 60, days = hours / 24;
+	if (ms < 10000)
+		snprintf(to, CTL_TEXT_SIZE, "%.1f s", ms > 0 ? (double)ms / 1000 : 0);
+	else if (ms < 120000)
+		snprintf(to, CTL_TEXT_SIZE, "%" PRId64 " s", ms / 1000);
+	else if (hours < 2)
+		snprintf(to, CTL_TEXT_SIZE, "%" PRId64 " min", minutes);
+	else if (days < 2)
+		snprintf(to, CTL_TEXT_SIZE, "%" PRId64 " h %" PRId64 " min", hours, minutes % 60);
+	else
+		snprintf(to, CTL_TEXT_SIZE, "%" PRId64 " d %" PRId64 " h", days, hours % 24);
+	return to;
+}
+
+char *ctl_clock(char to[CTL_TEXT_SIZE], int64_t unix_ms)
+{
+	time_t seconds = (time_t)(unix_ms / 1000);
+	struct tm tm;
+	if (!gmtime_r(&seconds, &tm) || !strftime(to, CTL_TEXT_SIZE, "%Y-%m-%d %H:%M:%SZ", &tm))
+		snprintf(to, CTL_TEXT_SIZE, "-");
+	return to;
+}
+
+/* C0, DEL and C1 (in UTF-8: C2 80 to C2 9F). */
+static bool is_control(const unsigned char *at)
+{
+	return *at < 0x20 || *at == 0x7f || (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0);
+}
+
+char *ctl_name(char to[CTL_NAME_SIZE], const char *name)
+{
+	size_t len = 0;
+	for (const unsigned char *at = (const unsigned char *)name; *at && len + 9 < CTL_NAME_SIZE;
+		at++) {
+		if (!is_control(at)) {
+			to[len++] = (char)*at;
+			continue;
+		}
+		len += (size_t)snprintf(to + len, CTL_NAME_SIZE - len, "\\x%02x", *at);
+		if (*at == 0xc2)
+			len += (size_t)snprintf(to + len, CTL_NAME_SIZE - len, "\\x%02x", *++at);
+	}
+	to[len] = 0;
+	return to;
+}
+
+void ctl_print_stale(const struct ctl *ctl)
+{
+	char span[CTL_TEXT_SIZE];
+	if (ctl->instance.alive)
+		return;
+	printf("tallyd is not running: it %s, last heartbeat %s ago; this is the last state\n",
+		ctl->instance.stopped ? "was stopped" : "is gone without a word",
+		ctl_span(span, ctl->instance.heartbeat_age_ms));
+}
+
+void ctl_print_basis(const struct tally_basis *basis)
+{
+	if (!basis->complete)
+		printf("NOT COMPLETE: ");
+	printf("%" PRIu32 " of %" PRIu32 " partitions answered (of %" PRIu32 " of the topic)%s\n",
+		basis->answered, basis->owned, basis->partitions,
+		basis->stale ? ", some of them not ready: stale" : "");
+}
+
+/* ------------------------------------------------------------------ columns */
+
+static unsigned width_of(const char *text)
+{
+	unsigned n = 0;
+	for (; *text; text++)
+		n += ((unsigned char)*text & 0xc0) != 0x80;
+	return n;
+}
+
+void ctl_table_start(struct ctl_table *table, unsigned columns, const char *const *headings)
+{
+	*table = (struct ctl_table){.columns = columns};
+	memcpy(table->heading, headings, columns * sizeof *headings);
+}
+
+void ctl_table_row(struct ctl_table *table, const char *const *cells)
+{
+	size_t at = (size_t)table->rows * table->columns;
+	table->cells = reallocarray(table->cells, at + table->columns, sizeof *table->cells);
+	if (!table->cells)
+		abort();
+	for (unsigned i = 0; i < table->columns; i++)
+		if (!(table->cells[at + i] = strdup(cells[i])))
+			abort();
+	table->rows++;
+}
+
+static void print_cell(const char *text, unsigned width, bool right, bool last)
+{
+	int pad = (int)(width - width_of(text));
+	if (right)
+		printf("%*s%s", pad, "", text);
+	else
+		printf("%s%*s", text, last ? 0 : pad, "");
+	fputs(last ? "\n" : "  ", stdout);
+}
+
+void ctl_table_end(struct ctl_table *table)
+{
+	unsigned width[CTL_COLUMNS_MAX];
+	for (unsigned i = 0; i < table->columns; i++) {
+		width[i] = width_of(table->heading[i] + (*table->heading[i] == '>'));
+		for (unsigned r = 0; r < table->rows; r++) {
+			unsigned w = width_of(table->cells[r * table->columns + i]);
+			width[i] = w > width[i] ? w : width[i];
+		}
+	}
+	for (unsigned r = 0; r <= table->rows; r++)
+		for (unsigned i = 0; i < table->columns; i++) {
+			bool right = *table->heading[i] == '>';
+			char **row = table->cells + (size_t)(r ? r - 1 : 0) * table->columns;
+			print_cell(r ? row[i] : table->heading[i] + right, width[i], right,
+				i + 1 == table->columns);
+		}
+	for (size_t i = 0; i < (size_t)table->rows * table->columns; i++)
+		free(table->cells[i]);
+	free(table->cells);
+}
+
+/* ------------------------------------------------------------------ a small picture */
+
+void ctl_sparkline(const char *label, const uint64_t *values, size_t n)
+{
+	static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+	static const char *const plain[] = {" ", ".", ",", ":", "-", "=", "+", "*", "#"};
+	bool utf8 = !strcmp(nl_langinfo(CODESET), "UTF-8");
+	uint64_t max = 1;
+	for (size_t i = 0; i < n; i++)
+		max = values[i] > max ? values[i] : max;
+	printf("%s |", label);
+	for (size_t i = 0; i < n; i++) {
+		unsigned step = values[i] ? 1 + (unsigned)((double)values[i] / (double)max * 7) : 0;
+		fputs(utf8 ? blocks[step] : plain[step], stdout);
+	}
+	printf("|");
+}

@@ -1,0 +1,337 @@
+/*
+ * status.c - tallyctl status: the instance, its partitions, and one last line
+ * that says whether all is well.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl.h"
+
+#define NAMED_MAX 6 /* partitions named in the last line */
+
+static struct tally_partition *partitions_of(struct ctl *ctl, size_t *n)
+{
+	size_t cap = ctl->instance.partitions + 1;
+	struct tally_partition *list = calloc(cap, sizeof *list);
+	if (!list)
+		abort();
+	int err = tally_partitions(ctl->tally, list, cap, n);
+	if (err) {
+		ctl_cannot_attach(ctl->run_dir, err);
+		free(list);
+		return NULL;
+	}
+	*n = *n < cap ? *n : cap;
+	return list;
+}
+
+/* ------------------------------------------------------------------ words about a partition */
+
+static bool replaying(const struct tally_partition *p)
+{
+	return p->has_stats && !strcmp(p->phase, "replaying") && strcmp(p->state, "stopped") != 0;
+}
+
+/* "81% (ETA 4.0 s)"; "" when it does not replay. */
+static void describe_replay(const struct tally_partition *p, char *to, size_t size)
+{
+	char span[CTL_TEXT_SIZE];
+	*to = 0;
+	if (!replaying(p))
+		return;
+	int len = snprintf(to, size, "%d%%", (int)(p->progress * 100));
+	if (p->eta_ms >= 0)
+		snprintf(to + len, size - (size_t)len, " (ETA %s)", ctl_span(span, p->eta_ms));
+}
+
+static void append(char *to, size_t size, const char *text)
+{
+	size_t len = strlen(to);
+	if (len < size)
+		snprintf(to + len, size - len, "%s%s", len ? "; " : "", text);
+}
+
+static const char *death_of(const struct tally_partition *p)
+{
+	return *p->death_detail ? p->death_detail : p->death;
+}
+
+static void describe_notes(
+	const struct ctl *ctl, const struct tally_partition *p, char *to, size_t size)
+{
+	char text[128], span[CTL_TEXT_SIZE];
+	*to = 0;
+	if (strcmp(p->state, "ready") == 0 && !p->ready)
+		append(to, size, "lease is over");
+	if (p->death_at_ms) {
+		snprintf(text, sizeof text, "%s %s ago", death_of(p),
+			ctl_span(span, tally_now_ms(ctl->tally) - p->death_at_ms));
+		append(to, size, text);
+	}
+	if (p->retry_in_ms) {
+		snprintf(text, sizeof text, "restarts in %s", ctl_span(span, p->retry_in_ms));
+		append(to, size, text);
+	}
+	if (*p->problems)
+		append(to, size, p->problems);
+	if (p->quarantined || p->quarantine_listed) {
+		snprintf(text, sizeof text, "%" PRIu64 " quarantined",
+			p->quarantined > p->quarantine_listed ? p->quarantined
+							      : p->quarantine_listed);
+		append(to, size, text);
+	}
+	if (!*to)
+		snprintf(to, size, "-");
+}
+
+/* ------------------------------------------------------------------ the last line */
+
+static void why_not_ready(const struct tally_partition *p, char *to, size_t size)
+{
+	char replay[64], span[CTL_TEXT_SIZE];
+	describe_replay(p, replay, sizeof replay);
+	int len = snprintf(to, size, "p%" PRIu32 " %s", p->partition,
+		strcmp(p->state, "ready") == 0 ? "lease over" : p->state);
+	if (*replay) {
+		snprintf(to + len, size - (size_t)len, " %s", replay);
+		return;
+	}
+	bool died = p->death_at_ms && strcmp(p->death, "none") != 0;
+	if (!died || !(p->retry_in_ms || strcmp(p->state, "failed") == 0))
+		return;
+	len += snprintf(to + len, size - (size_t)len, " (%s", death_of(p));
+	if (p->retry_in_ms)
+		len += snprintf(to + len, size - (size_t)len, ", restarts in %s",
+			ctl_span(span, p->retry_in_ms));
+	snprintf(to + len, size - (size_t)len, ")");
+}
+
+static void summarize(
+	const struct ctl *ctl, const struct tally_partition *list, size_t n, char *to, size_t size)
+{
+	size_t not_ready = 0, len = 0;
+	for (size_t i = 0; i < n; i++)
+		not_ready += !list[i].ready;
+	if (!n || !not_ready) {
+		snprintf(to, size,
+			n ? "%zu of %zu partitions ready"
+			  : "no partition is assigned here (%zu of %zu; group %s)",
+			n - not_ready, n, ctl->instance.group_state);
+		return;
+	}
+	len = (size_t)snprintf(to, size, "%zu of %zu not ready: ", not_ready, n);
+	size_t named = 0;
+	for (size_t i = 0; i < n && named < NAMED_MAX; i++) {
+		char why[160];
+		if (list[i].ready)
+			continue;
+		why_not_ready(&list[i], why, sizeof why);
+		len += (size_t)snprintf(to + len, size - len, "%s%s", named ? ", " : "", why);
+		named++;
+	}
+	if (named < not_ready)
+		snprintf(to + len, size - len, " and %zu more", not_ready - named);
+}
+
+/* ------------------------------------------------------------------ text */
+
+static void print_instance(const struct ctl *ctl)
+{
+	const struct tally_instance *in = &ctl->instance;
+	char instance[CTL_NAME_SIZE], topic[CTL_NAME_SIZE], group[CTL_NAME_SIZE],
+		zone[CTL_NAME_SIZE], up[CTL_TEXT_SIZE], beat[CTL_TEXT_SIZE];
+	ctl_print_stale(ctl);
+	printf("%s: topic %s, group %s (%s), zone %s, %" PRIu32 " of %" PRIu32
+	       " partitions, window %" PRIu32 " min\n",
+		ctl_name(instance, *in->instance ? in->instance : "tally"),
+		ctl_name(topic, in->topic), ctl_name(group, in->group), in->group_state,
+		ctl_name(zone, *in->zone ? in->zone : "-"), in->owned, in->partitions,
+		in->window_minutes);
+	printf("tallyd pid %" PRIu32 ", up %s, heartbeat %s ago, %" PRIu64 " rebalances, %" PRIu64
+	       " times lost; ",
+		in->supervisor_pid,
+		ctl_span(up, tally_now_ms(ctl->tally) - in->clock_offset_ms - in->started_at_ms),
+		ctl_span(beat, in->heartbeat_age_ms), in->rebalances, in->lost_events);
+	if (in->query_pid)
+		printf("queryd pid %" PRIu32 ", %" PRIu32 " restarts\n", in->query_pid,
+			in->query_restarts);
+	else
+		printf("no queryd\n");
+	if (in->clock_offset_ms)
+		printf("clock offset %" PRId64 " ms: this instance does not count by wall time\n",
+			in->clock_offset_ms);
+}
+
+static void print_partition(
+	const struct ctl *ctl, struct ctl_table *table, const struct tally_partition *p)
+{
+	char number[CTL_TEXT_SIZE], pid[CTL_TEXT_SIZE], generation[CTL_TEXT_SIZE],
+		offset[CTL_TEXT_SIZE], target[CTL_TEXT_SIZE], lag[CTL_TEXT_SIZE],
+		rate[CTL_TEXT_SIZE], restarts[CTL_TEXT_SIZE], replay[64], notes[256];
+	bool stats = p->has_stats;
+	snprintf(number, sizeof number, "%" PRIu32, p->partition);
+	ctl_offset(pid, p->pid ? (int64_t)p->pid : -1);
+	snprintf(generation, sizeof generation, "%" PRIu64, p->generation);
+	snprintf(restarts, sizeof restarts, "%" PRIu32, p->restarts);
+	ctl_count(rate, p->records_per_sec);
+	describe_replay(p, replay, sizeof replay);
+	describe_notes(ctl, p, notes, sizeof notes);
+	ctl_table_row(table, (const char *[]){number, p->state, pid, generation,
+				     ctl_offset(offset, stats ? p->next_offset : -1),
+				     ctl_offset(target, stats ? p->target_offset : -1),
+				     ctl_offset(lag, stats ? p->lag : -1), stats ? rate : "-",
+				     *replay ? replay : "-", restarts, notes});
+}
+
+static void print_status(
+	const struct ctl *ctl, const struct tally_partition *list, size_t n, const char *summary)
+{
+	static const char *const headings[] = {">P", "STATE", ">PID", ">GENERATION", ">OFFSET",
+		">TARGET", ">LAG", ">REC/S", "REPLAY", ">DIED", "NOTES"};
+	struct ctl_table table;
+	uint64_t quarantined = 0;
+	print_instance(ctl);
+	if (n) {
+		putchar('\n');
+		ctl_table_start(&table, sizeof headings / sizeof *headings, headings);
+		for (size_t i = 0; i < n; i++) {
+			print_partition(ctl, &table, &list[i]);
+			quarantined += list[i].quarantined;
+		}
+		ctl_table_end(&table);
+	}
+	putchar('\n');
+	if (quarantined)
+		printf("%" PRIu64 " records in quarantine\n", quarantined);
+	puts(summary);
+}
+
+/* ------------------------------------------------------------------ JSON */
+
+static json_t *json_replay(const struct tally_partition *p)
+{
+	json_t *to = json_object();
+	ctl_json_known(to, "start_offset", p->start_offset);
+	ctl_json_known(to, "target_offset", p->target_offset);
+	json_object_set_new(to, "progress", json_real(p->progress));
+	ctl_json_known(to, "eta_ms", p->eta_ms);
+	ctl_json_int(to, "started_at_ms", p->replay_started_at_ms);
+	ctl_json_int(to, "ready_at_ms", p->ready_at_ms);
+	ctl_json_count(to, "replayed", p->replayed);
+	return to;
+}
+
+static json_t *json_stats(const struct tally_partition *p)
+{
+	json_t *to = json_object(), *skipped = json_object();
+	ctl_json_text(to, "phase", p->phase);
+	ctl_json_text(to, "problems", p->problems);
+	ctl_json_int(to, "heartbeat_age_ms", p->heartbeat_age_ms);
+	ctl_json_known(to, "next_offset", p->next_offset);
+	ctl_json_known(to, "log_start", p->log_start);
+	ctl_json_known(to, "log_end", p->log_end);
+	ctl_json_known(to, "lag", p->lag);
+	ctl_json_int(to, "record_lag_ms", p->record_lag_ms);
+	json_object_set_new(to, "replay", json_replay(p));
+	for (unsigned i = 0; i < TALLY_SKIP_REASONS; i++)
+		ctl_json_count(skipped, tally_skip_reason(i), p->skipped[i]);
+	json_object_set_new(to, "skipped", skipped);
+#define COUNT(name) ctl_json_count(to, #name, p->name)
+	COUNT(records_per_sec);
+	COUNT(records);
+	COUNT(applied);
+	COUNT(bytes);
+	COUNT(commits);
+	COUNT(gaps);
+	COUNT(gap_offsets);
+	COUNT(streams_stored);
+	COUNT(swept);
+	COUNT(policy_overflow);
+	COUNT(quarantined);
+	COUNT(outbox);
+	COUNT(commit_ns_last);
+	COUNT(commit_ns_max);
+	COUNT(store_bytes);
+	COUNT(map_bytes);
+	COUNT(readers);
+	COUNT(reader_lag);
+	COUNT(lookup_errors);
+#undef COUNT
+	return to;
+}
+
+static json_t *json_partition(const struct tally_partition *p)
+{
+	json_t *to = json_object(), *death = json_object();
+	ctl_json_count(to, "partition", p->partition);
+	ctl_json_text(to, "state", p->state);
+	json_object_set_new(to, "ready", json_boolean(p->ready));
+	ctl_json_count(to, "generation", p->generation);
+	ctl_json_count(to, "pid", p->pid);
+	ctl_json_int(to, "lease_ms", p->lease_ms);
+	ctl_json_int(to, "assigned_at_ns", p->assigned_at_ns);
+	ctl_json_int(to, "changed_at_ms", p->changed_at_ms);
+	ctl_json_count(to, "restarts", p->restarts);
+	ctl_json_count(to, "retry_in_ms", p->retry_in_ms);
+	ctl_json_count(to, "quarantine_listed", p->quarantine_listed);
+	ctl_json_text(death, "kind", p->death);
+	ctl_json_text(death, "detail", p->death_detail);
+	ctl_json_int(death, "at_ms", p->death_at_ms);
+	json_object_set_new(to, "death", death);
+	json_object_set_new(to, "stats", p->has_stats ? json_stats(p) : json_null());
+	return to;
+}
+
+static void json_status(
+	const struct ctl *ctl, const struct tally_partition *list, size_t n, const char *summary)
+{
+	const struct tally_instance *in = &ctl->instance;
+	json_t *to = ctl_json(ctl), *array = json_array();
+	json_object_set_new(to, "stopped", json_boolean(in->stopped));
+	ctl_json_text(to, "instance", in->instance);
+	ctl_json_text(to, "topic", in->topic);
+	ctl_json_text(to, "group", in->group);
+	ctl_json_text(to, "group_state", in->group_state);
+	ctl_json_text(to, "zone", in->zone);
+	ctl_json_count(to, "topic_partitions", in->partitions);
+	ctl_json_count(to, "owned", in->owned);
+	ctl_json_count(to, "ready", in->ready);
+	ctl_json_count(to, "window_minutes", in->window_minutes);
+	ctl_json_count(to, "rate_minutes", in->rate_minutes);
+	ctl_json_count(to, "supervisor_pid", in->supervisor_pid);
+	ctl_json_count(to, "query_pid", in->query_pid);
+	ctl_json_count(to, "query_restarts", in->query_restarts);
+	ctl_json_count(to, "rebalances", in->rebalances);
+	ctl_json_count(to, "lost_events", in->lost_events);
+	ctl_json_int(to, "started_at_ms", in->started_at_ms);
+	ctl_json_int(to, "heartbeat_age_ms", in->heartbeat_age_ms);
+	ctl_json_int(to, "clock_offset_ms", in->clock_offset_ms);
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(array, json_partition(&list[i]));
+	json_object_set_new(to, "partitions", array);
+	ctl_json_text(to, "summary", summary);
+	ctl_json_print(to);
+}
+
+int ctl_status(struct ctl *ctl, int argc, char **argv)
+{
+	char summary[1536];
+	size_t n = 0;
+	if (argc > 1)
+		return ctl_usage("status: takes no argument ('%s')", argv[1]);
+	struct tally_partition *list = partitions_of(ctl, &n);
+	if (!list)
+		return CTL_TROUBLE;
+	summarize(ctl, list, n, summary, sizeof summary);
+	if (ctl->json)
+		json_status(ctl, list, n, summary);
+	else
+		print_status(ctl, list, n, summary);
+	bool all = n > 0 && ctl->instance.alive;
+	for (size_t i = 0; i < n; i++)
+		all = all && list[i].ready;
+	free(list);
+	return all ? CTL_OK : CTL_INCOMPLETE;
+}

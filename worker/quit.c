@@ -1,0 +1,32 @@
+/*
+ * quit.c - the ways in which a worker ends by itself.
+ *
+ * Runs in: worker, main thread.
+ */
+#include "quit.h"
+
+#include <unistd.h>
+
+#include "shm/err.h"
+#include "shm/handoff.h"
+#include "shm/log.h"
+
+void quit_rebuild(struct stats *stats, enum rebuild_reason reason, const char *why)
+{
+	if (stats)
+		stats_set(stats, rebuild_reason, reason);
+	log_warn("worker.rebuild", "reason=%s why=\"%s\"", rebuild_reason_word(reason), why);
+	_exit(EXIT_REBUILD);
+}
+
+void quit_internal(const char *what, int err)
+{
+	log_error("worker.failed", "what=\"%s\" error=%s", what, err_word(err));
+	_exit(EXIT_INTERNAL);
+}
+
+void quit_orphan(const char *why)
+{
+	log_info("worker.orphan", "why=\"%s\"", why);
+	_exit(EXIT_ORPHAN);
+}

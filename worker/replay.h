@@ -1,0 +1,78 @@
+/*
+ * replay.h - turns one Kafka partition into usage, a batch at a time.
+ *
+ *	replay_begin(from, target) -> replay_turn: a bounded piece of work, again and again
+ *	                           -> replay_timer when replay_due_ns has come
+ */
+#ifndef TALLY_WORKER_REPLAY_H
+#define TALLY_WORKER_REPLAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "facts.h"
+#include "now.h"
+#include "plan.h"
+#include "source.h"
+
+#include "shm/handoff.h"
+#include "shm/table.h"
+#include "shm/usage.h"
+
+struct replay;
+
+/* All kept. */
+struct replay_options {
+	const struct handoff *handoff;
+	const struct table *table;
+	struct usage *usage;
+	struct source *source;
+	struct facts *facts;
+	struct now *now;
+};
+
+enum replay_result {
+	REPLAY_IDLE, /* nothing is waiting */
+	REPLAY_MORE, /* call again soon */
+	REPLAY_HELD, /* the batch cannot be committed for now: nothing is read; see replay_due_ns */
+	REPLAY_LOST_PLACE, /* the log does not hold our offset: find out where to go on */
+	REPLAY_NO_TOPIC	   /* topic or partition is not there: the same, later */
+};
+
+void replay_new(const struct replay_options *options, struct replay **out);
+
+/*
+ * Where the next records come from, and where replay ends.  The source has been
+ * started there.  What was skipped on purpose is not a gap; `plan->gap` is one.
+ * Commits that at once.
+ */
+void replay_begin(struct replay *replay, const struct plan *plan);
+
+enum replay_result replay_turn(struct replay *replay);
+
+/* When replay_timer wants to be called (CLOCK_BOOTTIME ns); 0 = not at all. */
+uint64_t replay_due_ns(const struct replay *replay);
+enum replay_result replay_timer(struct replay *replay);
+
+/* Commits what is there, if it can.  True: nothing is left uncommitted. */
+bool replay_flush(struct replay *replay);
+
+/* The target is reached, and what reached it is committed. */
+bool replay_reached(const struct replay *replay);
+
+/* From now on: batches of live reading. */
+void replay_go_live(struct replay *replay);
+bool replay_is_live(const struct replay *replay);
+
+/* Looks for expired streams when nothing else is going on.  Once a second. */
+void replay_idle_second(struct replay *replay);
+
+/* Shows in the flags whether a commit would be allowed now. */
+void replay_check_lease(struct replay *replay);
+
+/* Next offset to read, and the last record read: as of now, committed or not. */
+int64_t replay_next(const struct replay *replay);
+const struct usage_fingerprint *replay_fingerprint(const struct replay *replay);
+bool replay_held(const struct replay *replay);
+
+#endif

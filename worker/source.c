@@ -1,0 +1,309 @@
+/*
+ * source.c - one partition of a Kafka topic as a sequence of events.
+ *
+ *	broker --librdkafka's threads--> queue --eventfd--> source_fetch -> source_next
+ *
+ * The simple consumer interface: no group, no coordinator, nothing committed,
+ * absolute offsets only, and no reset policy: an offset that is out of range
+ * is an event, and the worker decides.
+ *
+ * Runs in: worker, main thread.  Blocks in: nowhere (stopping a partition is
+ * a message between threads of this process).
+ */
+#include "source.h"
+
+#include <librdkafka/rdkafka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <syslog.h>
+
+#include "shm/check.h"
+#include "shm/err.h"
+#include "shm/log.h"
+#include "shm/record.h"
+
+#define VERSION_2_2 0x02020000 /* the first with fetch.queue.backoff.ms */
+
+struct source {
+	rd_kafka_t *client;
+	rd_kafka_topic_t *topic;
+	rd_kafka_queue_t *queue;
+	int32_t partition;
+	int fd;
+	bool started;
+	struct log_limit client_limit, error_limit;
+	rd_kafka_message_t *batch[SOURCE_BATCH];
+	size_t n, next;
+};
+
+bool source_needs_hurry(void)
+{
+	return rd_kafka_version() < VERSION_2_2;
+}
+
+/* --- making the client --------------------------------------------------------------------- */
+
+struct property {
+	const char *name, *value;
+};
+
+/* In force unless the handoff says otherwise. */
+static const struct property defaults[] = {
+	{"fetch.wait.max.ms", "100"}, /* also how late an end-of-partition event comes */
+	{"queued.max.messages.kbytes", "16384"},
+	{"reconnect.backoff.max.ms", "1000"},
+	{"topic.metadata.refresh.interval.ms", "30000"},
+	{"socket.nagle.disable", "true"},
+};
+
+/* In force whatever the handoff says: the worker depends on them. */
+static const struct property fixed[] = {
+	{"auto.offset.reset", "error"},
+	{"enable.partition.eof", "true"},
+	{"enable.auto.commit", "false"},
+	{"auto.commit.enable", "false"}, /* the simple consumer's own, which is on by default */
+	{"enable.auto.offset.store", "false"},
+	{"check.crcs", "true"},
+	{"statistics.interval.ms", "0"},
+	{"log.queue", "true"},
+};
+
+/* Group membership is the supervisor's; with a group id each worker would look for a coordinator.
+ */
+static bool is_group_property(const char *name)
+{
+	return strcmp(name, "group.id") == 0 || strcmp(name, "group.instance.id") == 0;
+}
+
+static int set(rd_kafka_conf_t *conf, const char *name, const char *value)
+{
+	char why[256];
+
+	if (rd_kafka_conf_set(conf, name, value, why, sizeof(why)) == RD_KAFKA_CONF_OK)
+		return 0;
+	log_error("source.option_refused", "name=%s reason=\"%s\" hint=\"see kafka.properties\"",
+		name, why);
+	return ERR_INVALID;
+}
+
+static int set_all(rd_kafka_conf_t *conf, const struct handoff *handoff)
+{
+	char number[16];
+	int err = 0;
+
+	for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]) && !err; i++)
+		err = set(conf, defaults[i].name, defaults[i].value);
+	/* Known from 2.2 on; an older library has its pause built in, see locate_hurry. */
+	(void)rd_kafka_conf_set(conf, "fetch.queue.backoff.ms", "10", NULL, 0);
+	snprintf(number, sizeof(number), "%u", handoff->queue_records);
+	if (!err && handoff->queue_records)
+		err = set(conf, "queued.min.messages", number);
+	for (uint32_t i = 0; i < handoff->n_properties && !err; i++) {
+		const struct handoff_property *p = &handoff->properties[i];
+
+		if (!is_group_property(p->name))
+			err = set(conf, p->name, p->value);
+	}
+	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]) && !err; i++)
+		err = set(conf, fixed[i].name, fixed[i].value);
+	return err;
+}
+
+static void on_log(const rd_kafka_t *client, int level, const char *facility, const char *text)
+{
+	struct source *source = rd_kafka_opaque(client);
+	unsigned swallowed;
+
+	if (level >= LOG_INFO)
+		log_debug("kafka.log", "facility=%s text=\"%s\"", facility, text);
+	else if (log_limit_pass(&source->client_limit, 10000, &swallowed))
+		log_warn("kafka.log", "facility=%s text=\"%s\" suppressed=%u", facility, text,
+			swallowed);
+}
+
+/* Transport errors: the library reconnects by itself. */
+static void on_error(rd_kafka_t *client, int err, const char *text, void *opaque)
+{
+	struct source *source = opaque;
+	unsigned swallowed;
+
+	(void)client;
+	if (log_limit_pass(&source->error_limit, 10000, &swallowed))
+		log_warn("kafka.error", "code=%s text=\"%s\" suppressed=%u", rd_kafka_err2name(err),
+			text, swallowed);
+}
+
+int source_open(const struct handoff *handoff, struct source **out)
+{
+	static const uint64_t one = 1;
+	struct source *source = calloc(1, sizeof(*source));
+	rd_kafka_conf_t *conf = rd_kafka_conf_new();
+	char why[512];
+
+	must(source && conf);
+	if (set_all(conf, handoff) != 0) {
+		rd_kafka_conf_destroy(conf);
+		free(source);
+		return ERR_INVALID;
+	}
+	rd_kafka_conf_set_log_cb(conf, on_log);
+	rd_kafka_conf_set_error_cb(conf, on_error);
+	rd_kafka_conf_set_opaque(conf, source);
+	source->client = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof(why));
+	if (!source->client) {
+		log_error("source.refused", "reason=\"%s\" hint=\"see kafka.properties\"", why);
+		rd_kafka_conf_destroy(conf);
+		free(source);
+		return ERR_INVALID;
+	}
+	rd_kafka_set_log_queue(source->client, NULL);
+	source->topic = rd_kafka_topic_new(source->client, handoff->topic, NULL);
+	source->queue = rd_kafka_queue_new(source->client);
+	source->partition = (int32_t)handoff->partition;
+	source->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	must(source->topic && source->queue && source->fd >= 0);
+	rd_kafka_queue_io_event_enable(source->queue, source->fd, &one, sizeof(one));
+	*out = source;
+	return 0;
+}
+
+int source_fd(const struct source *source)
+{
+	return source->fd;
+}
+
+struct rd_kafka_s *source_client(const struct source *source)
+{
+	return source->client;
+}
+
+void source_poll(struct source *source)
+{
+	rd_kafka_poll(source->client, 0);
+}
+
+/* --- reading ------------------------------------------------------------------------------- */
+
+void source_start(struct source *source, int64_t offset)
+{
+	must(offset >= 0);
+	source_stop(source);
+	must(rd_kafka_consume_start_queue(
+		     source->topic, source->partition, offset, source->queue) == 0);
+	source->started = true;
+}
+
+static void drop_batch(struct source *source)
+{
+	size_t i = source->next > 0 ? source->next - 1 : 0;
+
+	for (; i < source->n; i++)
+		rd_kafka_message_destroy(source->batch[i]);
+	source->n = source->next = 0;
+}
+
+void source_stop(struct source *source)
+{
+	drop_batch(source);
+	if (source->started)
+		(void)rd_kafka_consume_stop(source->topic, source->partition);
+	source->started = false;
+}
+
+size_t source_fetch(struct source *source, size_t max)
+{
+	ssize_t n;
+
+	must(source->next == source->n);
+	drop_batch(source);
+	if (!source->started)
+		return 0;
+	n = rd_kafka_consume_batch_queue(
+		source->queue, 0, source->batch, max < SOURCE_BATCH ? max : SOURCE_BATCH);
+	source->n = n > 0 ? (size_t)n : 0;
+	return source->n;
+}
+
+/* What an error entry of the queue means to us. */
+static enum source_kind kind_of(rd_kafka_resp_err_t err)
+{
+	switch (err) {
+	case RD_KAFKA_RESP_ERR__PARTITION_EOF:
+		return SOURCE_END;
+	case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
+	case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE:
+#if RD_KAFKA_VERSION >= 0x02010000
+	case RD_KAFKA_RESP_ERR__LOG_TRUNCATION: /* looked at like the others: the fingerprint
+						   decides */
+#endif
+		return SOURCE_OUT_OF_RANGE;
+	case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
+	case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
+	case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
+	case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
+		return SOURCE_UNKNOWN;
+	case RD_KAFKA_RESP_ERR__BAD_MSG:
+	case RD_KAFKA_RESP_ERR__BAD_COMPRESSION:
+	case RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED:
+	case RD_KAFKA_RESP_ERR_INVALID_MSG:
+	case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
+	case RD_KAFKA_RESP_ERR_UNSUPPORTED_COMPRESSION_TYPE:
+		return SOURCE_BAD;
+	default:
+		return SOURCE_ERROR;
+	}
+}
+
+/* The `tally` header, the last one of that name.  Parsing is lazy: records without headers cost
+ * nothing. */
+static void find_header(const rd_kafka_message_t *message, struct source_event *event)
+{
+	rd_kafka_headers_t *headers;
+
+	if (rd_kafka_message_headers(message, &headers) != RD_KAFKA_RESP_ERR_NO_ERROR ||
+		rd_kafka_header_get_last(headers, RECORD_HEADER, &event->header,
+			&event->header_len) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+		event->header = NULL;
+		event->header_len = 0;
+	}
+}
+
+bool source_next(struct source *source, struct source_event *event)
+{
+	const rd_kafka_message_t *message;
+	rd_kafka_timestamp_type_t type;
+
+	if (source->next > 0 && source->next <= source->n)
+		rd_kafka_message_destroy(source->batch[source->next - 1]);
+	if (source->next == source->n) {
+		source->n = source->next = 0;
+		return false;
+	}
+	message = source->batch[source->next++];
+	*event = (struct source_event){.offset = -1, .timestamp_ms = -1};
+	if (message->err) { /* before anything else: the payload is a sentence then */
+		event->kind = kind_of(message->err);
+		if (event->kind == SOURCE_END)
+			event->offset = message->offset;
+		event->error = rd_kafka_message_errstr(message);
+		return true;
+	}
+	event->kind = SOURCE_RECORD;
+	event->offset = message->offset;
+	event->key = message->key;
+	event->key_len = message->key_len;
+	event->value = message->payload;
+	event->value_len = message->len;
+	event->timestamp_ms = rd_kafka_message_timestamp(message, &type);
+	if (type == RD_KAFKA_TIMESTAMP_NOT_AVAILABLE)
+		event->timestamp_ms = -1;
+	find_header(message, event);
+	return true;
+}
+
+bool source_last(const struct source *source)
+{
+	return source->next == source->n || source->batch[source->next]->err;
+}

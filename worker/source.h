@@ -1,0 +1,80 @@
+/*
+ * source.h - one partition of a Kafka topic as a sequence of events.
+ *
+ *	source_start(offset) -> source_fetch: a batch -> source_next: one event, one event, ...
+ *
+ * The only file, with locate.c, that knows librdkafka; its codes are
+ * translated here.  Nothing here waits for the broker.  Where to go on is
+ * never asked of the library: it follows from the events (P25).
+ */
+#ifndef TALLY_WORKER_SOURCE_H
+#define TALLY_WORKER_SOURCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shm/handoff.h"
+
+#define SOURCE_BATCH 10000 /* most events of one source_fetch */
+
+struct rd_kafka_s;
+struct source;
+
+enum source_kind {
+	SOURCE_RECORD,
+	SOURCE_END,	     /* nothing below `offset` is left to read, as of now */
+	SOURCE_OUT_OF_RANGE, /* the log does not hold our offset; nothing more comes until
+				source_start */
+	SOURCE_UNKNOWN,	     /* no such topic or partition, or no right to read it */
+	SOURCE_BAD,	     /* data that cannot be read; the library tries again by itself */
+	SOURCE_ERROR	     /* anything else; the library tries again by itself */
+};
+
+struct source_event {
+	enum source_kind kind;
+	int64_t offset; /* of the record, or the end; -1 when it has none */
+	/* SOURCE_RECORD.  Borrowed until the next source_next, source_fetch or source_stop. */
+	const void *key, *value;
+	size_t key_len, value_len;
+	const void *header; /* value of the last `tally` header, or NULL */
+	size_t header_len;
+	int64_t timestamp_ms; /* -1: none */
+	const char *error;    /* the other kinds but END: a sentence */
+};
+
+/*
+ * Makes the client.  ERR_INVALID: librdkafka refuses an option; logged.
+ * Signals should be blocked: the client's threads inherit the mask.
+ */
+int source_open(const struct handoff *handoff, struct source **out);
+
+/* Readable when there may be something to fetch: an eventfd; the owner reads it before fetching. */
+int source_fd(const struct source *source);
+
+/* Reads on from `offset`; stops what was read before. */
+void source_start(struct source *source, int64_t offset);
+
+/* Drops what was fetched.  No event of the old position is seen afterwards. */
+void source_stop(struct source *source);
+
+/* Takes a batch off the queue, at most `max` events; only when the last batch is used up.  Returns
+ * its size. */
+size_t source_fetch(struct source *source, size_t max);
+
+/* The next event of the batch; false: used up. */
+bool source_next(struct source *source, struct source_event *event);
+
+/* No record follows the current event in this batch without another kind of event in between. */
+bool source_last(const struct source *source);
+
+/* Serves log lines and error reports of the client.  A few times a second. */
+void source_poll(struct source *source);
+
+/* For locate.c, whose thread asks the same client. */
+struct rd_kafka_s *source_client(const struct source *source);
+
+/* librdkafka >= 2.2 looks at a full queue again by itself (locate_hurry is not needed). */
+bool source_needs_hurry(void);
+
+#endif

@@ -1,0 +1,294 @@
+/*
+ * start.c - finds out where to start reading, without ever waiting.
+ *
+ * Two things have to be read from the log itself.  The tail, when the broker
+ * knows of no record young enough to count, which may not be true.  And the
+ * record of the fingerprint, the last one that our store has counted: if the log
+ * holds another one in its place, or none, then it is another log (deleted and
+ * made again, or cut and regrown) and what was counted is not in it.  A record
+ * that compaction has taken away looks the same, and is treated the same: the
+ * replay that this costs is always right, a mixture of two logs never is.
+ *
+ * Runs in: worker, main thread.  Blocks in: nowhere.
+ */
+#include "start.h"
+
+#include "shm/host.h"
+
+#define BACKOFF_MIN_MS 100
+#define BACKOFF_MAX_MS 5000
+#define SOON_MS	       30000
+
+static uint64_t ms_since(uint64_t then_ns)
+{
+	return (host_boot_ns() - then_ns) / 1000000;
+}
+
+static void due_in(struct start *start, uint64_t ms)
+{
+	start->due_ns = host_boot_ns() + ms * 1000000;
+}
+
+static void ask(struct start *start)
+{
+	start->state = START_ASKING;
+	start->due_ns = 0;
+	start->question = locate_ask(start->locate, start->since_ms);
+}
+
+static void wait_and_ask(struct start *start)
+{
+	start->state = START_WAITING;
+	due_in(start, start->backoff_ms);
+	start->backoff_ms *= 2;
+	if (start->backoff_ms > BACKOFF_MAX_MS)
+		start->backoff_ms = BACKOFF_MAX_MS;
+}
+
+static void read_tail(struct start *start)
+{
+	start->state = START_TAIL;
+	start->seen = 0;
+	if (start->round == 0)
+		due_in(start, start->handoff->offsets_timeout_ms);
+	source_start(
+		start->source, plan_tail_from(start->facts.start, start->facts.end, start->round));
+}
+
+static void found(struct start *start)
+{
+	const struct plan *plan = &start->plan;
+
+	start->state = START_FOUND;
+	start->due_ns = 0;
+	log_info("start.found", "from=%lld target=%lld log_start=%lld gap=%lld checked=%s",
+		(long long)plan->from, (long long)plan->target, (long long)start->facts.start,
+		(long long)plan->gap, plan->check >= 0 ? "yes" : "no");
+}
+
+/* Carries out what the facts demand now. */
+static void proceed(struct start *start)
+{
+	start->facts.waited_ms = ms_since(start->began_ns);
+	start->facts.beyond_ms = start->beyond_ns ? ms_since(start->beyond_ns) : 0;
+	plan_next(&start->facts, &start->plan);
+	switch (start->plan.action) {
+	case PLAN_ASK:
+		wait_and_ask(start);
+		break;
+	case PLAN_TAIL:
+		start->round = 0;
+		read_tail(start);
+		break;
+	case PLAN_REBUILD:
+		start->state = START_REBUILD;
+		break;
+	case PLAN_READ:
+		if (start->plan.check >= 0) {
+			start->state = START_CHECK;
+			due_in(start, start->handoff->stall_timeout_ms);
+			source_start(start->source, start->plan.check);
+		} else {
+			source_start(start->source, start->plan.from);
+			found(start);
+		}
+		break;
+	}
+}
+
+void start_init(struct start *start, const struct handoff *handoff, struct source *source,
+	struct locate *locate)
+{
+	*start = (struct start){.handoff = handoff, .source = source, .locate = locate};
+}
+
+void start_begin(struct start *start, const struct start_store *store, int64_t now_ms)
+{
+	const struct handoff *handoff = start->handoff;
+	bool soon;
+
+	source_stop(start->source);
+	start->facts = (struct plan_facts){
+		.end = -1,
+		.start = -1,
+		.stored = store->next_offset,
+		.print_offset = store->print.offset,
+		.never_ready = store->never_ready,
+		.offsets_timeout_ms = handoff->offsets_timeout_ms,
+		.ready_on_failure = handoff->on_lookup_failure == ON_FAILURE_READY,
+	};
+	start->print = store->print;
+	start->since_ms = plan_since_ms(now_ms, handoff->window_minutes, handoff->replay_margin_s);
+	start->beyond_ns = 0;
+	/* A second beginning so soon: what was found did not hold.  Slower each time. */
+	soon = start->began_ns && ms_since(start->began_ns) < SOON_MS;
+	start->began_ns = host_boot_ns();
+	if (soon) {
+		wait_and_ask(start);
+		return;
+	}
+	start->backoff_ms = BACKOFF_MIN_MS;
+	ask(start);
+}
+
+static void note_failure(struct start *start, const char *error)
+{
+	unsigned swallowed;
+
+	start->facts.failures++;
+	if (log_limit_pass(&start->limit, 10000, &swallowed))
+		log_warn("start.no_offsets",
+			"topic=%s error=\"%s\" failures=%u suppressed=%u action=\"asking again\"",
+			start->handoff->topic, error, start->facts.failures, swallowed);
+}
+
+bool start_answer(struct start *start, const struct locate_answer *answer)
+{
+	if (start->state != START_ASKING || answer->id != start->question)
+		return false;
+	if (answer->error[0])
+		note_failure(start, answer->error);
+	start->facts.end = answer->end;
+	start->facts.start = answer->start;
+	start->facts.time = answer->time;
+	start->facts.time_offset = answer->time_offset;
+	start->facts.tail = TAIL_UNREAD;
+	if (answer->end >= 0 && answer->end < start->facts.stored) {
+		if (!start->beyond_ns)
+			start->beyond_ns = host_boot_ns();
+	} else if (answer->end >= 0) {
+		start->beyond_ns = 0;
+	}
+	proceed(start);
+	return true;
+}
+
+/* --- reading the tail ---------------------------------------------------------------------- */
+
+static void tail_is(struct start *start, enum plan_tail tail)
+{
+	source_stop(start->source);
+	start->facts.tail = tail;
+	proceed(start);
+}
+
+static void tail_ended(struct start *start)
+{
+	const struct plan_facts *facts = &start->facts;
+
+	if (start->seen > 0 ||
+		plan_tail_from(facts->start, facts->end, start->round) == facts->start) {
+		tail_is(start, TAIL_OLD);
+		return;
+	}
+	start->round++;
+	read_tail(start);
+}
+
+static void tail_event(struct start *start, const struct source_event *event)
+{
+	switch (event->kind) {
+	case SOURCE_RECORD:
+		if (event->offset < start->facts.end)
+			start->seen++;
+		if (event->offset < start->facts.end && event->timestamp_ms >= start->since_ms)
+			tail_is(start, TAIL_YOUNG);
+		else if (event->offset >= start->facts.end - 1)
+			tail_ended(start);
+		break;
+	case SOURCE_END:
+		if (event->offset >= start->facts.end)
+			tail_ended(start);
+		break;
+	case SOURCE_BAD:
+		tail_is(start, TAIL_FAILED);
+		break;
+	case SOURCE_OUT_OF_RANGE:
+	case SOURCE_UNKNOWN:
+		source_stop(start->source);
+		wait_and_ask(start);
+		break;
+	case SOURCE_ERROR:
+		break;
+	}
+}
+
+/* --- checking the fingerprint -------------------------------------------------------------- */
+
+static bool same_record(const struct usage_fingerprint *print, const struct source_event *event)
+{
+	return event->offset == print->offset && event->timestamp_ms == print->timestamp_ms &&
+	       usage_hash_record(event->key, event->key_len, event->value, event->value_len) ==
+		       print->hash;
+}
+
+static void check_failed(struct start *start)
+{
+	source_stop(start->source);
+	start->plan.action = PLAN_REBUILD;
+	start->plan.reason = REBUILD_FINGERPRINT;
+	start->state = START_REBUILD;
+}
+
+static void check_event(struct start *start, const struct source_event *event)
+{
+	switch (event->kind) {
+	case SOURCE_RECORD:
+		if (!same_record(&start->print, event)) {
+			check_failed(start);
+			break;
+		}
+		/* What follows is read on, unless time allows to skip some of it. */
+		if (start->plan.from > start->facts.stored)
+			source_start(start->source, start->plan.from);
+		found(start);
+		break;
+	case SOURCE_END:
+		if (event->offset > start->print.offset)
+			check_failed(start);
+		break;
+	case SOURCE_OUT_OF_RANGE:
+	case SOURCE_UNKNOWN:
+		source_stop(start->source);
+		wait_and_ask(start);
+		break;
+	case SOURCE_BAD:
+	case SOURCE_ERROR:
+		break; /* the library tries again, and we after the stall timeout */
+	}
+}
+
+void start_event(struct start *start, const struct source_event *event)
+{
+	if (start->state == START_TAIL)
+		tail_event(start, event);
+	else if (start->state == START_CHECK)
+		check_event(start, event);
+}
+
+void start_timer(struct start *start)
+{
+	if (start->due_ns == 0 || host_boot_ns() < start->due_ns)
+		return;
+	switch (start->state) {
+	case START_WAITING:
+		ask(start);
+		break;
+	case START_TAIL: /* only a shortcut */
+		log_warn("start.tail_unread",
+			"offset=%lld action=\"replaying from the log's start\"",
+			(long long)start->facts.end);
+		tail_is(start, TAIL_FAILED);
+		break;
+	case START_CHECK:
+		note_failure(start, "nothing arrives at the stored offset");
+		source_stop(start->source);
+		ask(start);
+		break;
+	case START_ASKING:
+	case START_FOUND:
+	case START_REBUILD:
+		start->due_ns = 0;
+		break;
+	}
+}
