@@ -19,6 +19,8 @@
 
 #include "shm/err.h"
 #include "shm/handoff.h"
+#include "shm/table.h"
+#include "shm/window.h"
 
 #define HANDOFF_MAGIC	 0x54414c4c594f4646u
 #define HANDOFF_SIZE_MAX (1u << 20)
@@ -167,18 +169,30 @@ static bool take_strings(struct handoff *h, const char *at, const char *end)
 	return ok && at == end;
 }
 
+/* A bool is read as a byte first: one that is neither 0 nor 1 must not be read as a bool. */
+static bool is_plausible(const struct handoff *h)
+{
+	unsigned char adopt;
+	memcpy(&adopt, &h->adopt, 1);
+	return adopt <= 1 && (unsigned)h->log_level <= LOG_LEVEL_DEBUG &&
+	       (unsigned)h->on_lookup_failure <= ON_FAILURE_READY &&
+	       h->generation <= TABLE_GENERATION_MAX && h->partitions &&
+	       h->partition < h->partitions && h->partition < TABLE_CAPACITY &&
+	       h->window_minutes && h->window_minutes <= WINDOW_MINUTES_MAX;
+}
+
 static int parse(const char *data, size_t len, struct handoff *h)
 {
 	struct fixed fixed;
 	memcpy(&fixed, data, sizeof fixed);
-	*h = fixed.plain;
+	memcpy(h, &fixed.plain, sizeof *h);
 	clear_pointers(h);
 	if (fixed.magic != HANDOFF_MAGIC || fixed.size != sizeof fixed ||
 		h->n_properties > HANDOFF_PROPERTIES_MAX ||
 		h->n_quarantine > HANDOFF_QUARANTINE_MAX ||
 		fixed.n_strings != 3 + 2 * (uint64_t)h->n_properties)
 		return ERR_FORMAT;
-	if (!h->partitions || h->partition >= h->partitions)
+	if (!is_plausible(h))
 		return ERR_FORMAT;
 	return take_strings(h, data + sizeof fixed, data + len) ? 0 : ERR_FORMAT;
 }

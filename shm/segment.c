@@ -41,7 +41,9 @@ static void remember(struct segment *seg, void *map, const struct stat *st)
 static int fill_new(int fd, const struct segment_spec *spec, mode_t mode, struct segment *seg)
 {
 	struct stat st;
-	int err = posix_fallocate(fd, 0, (off_t)spec->size);
+	int err;
+	while ((err = posix_fallocate(fd, 0, (off_t)spec->size)) == EINTR)
+		;
 	if (err)
 		return err_from_errno(err);
 	if (fchmod(fd, mode) || fstat(fd, &st))

@@ -104,8 +104,10 @@ static int create_new(int dirfd, struct stats **out, int *fd)
 	err = lock_for(*fd, 0);
 	if (!err)
 		err = segment_publish(dirfd, STATS_NAME);
-	if (err)
+	if (err) {
 		close(*fd);
+		segment_detach(&seg);
+	}
 	*out = seg.map;
 	return err;
 }
@@ -127,7 +129,8 @@ int stats_create(int dirfd, uint32_t partition, uint64_t generation, unsigned wa
 	struct stats **stats, int *fd)
 {
 	int err = open_existing(dirfd, wait_ms, stats, fd);
-	if (err == ERR_NOT_FOUND)
+	/* Of another version, and nobody holds it: its counters are in the store too. */
+	if (err == ERR_NOT_FOUND || err == ERR_FORMAT)
 		err = create_new(dirfd, stats, fd);
 	if (err)
 		return err;

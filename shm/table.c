@@ -234,8 +234,8 @@ int table_read(const struct table *table, uint32_t partition, struct table_entry
 	entry->word = after;
 	entry->state = table_word_state(after);
 	entry->generation = table_word_generation(after);
-	if (entry->state >= PART_STATES)
-		entry->state = PART_FREE; /* hostile or newer: not readable */
+	if (before != after || entry->state >= PART_STATES)
+		entry->state = PART_FREE; /* never stood still, hostile or newer: not readable */
 	return 0;
 }
 

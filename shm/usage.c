@@ -132,9 +132,7 @@ static int load(struct usage *usage, const struct usage_options *options, bool *
 		err = load_rest(usage, &txn);
 	store_abort(&txn);
 	usage->pending = usage->meta;
-	if (usage->meta.identity.cluster[0] == '\0')
-		memcpy(usage->pending.identity.cluster, options->identity.cluster,
-			sizeof(usage->pending.identity.cluster));
+	usage_set_cluster(usage, options->identity.cluster);
 	return err;
 }
 
@@ -184,6 +182,14 @@ const struct usage_meta *usage_meta(const struct usage *usage)
 	return &usage->meta;
 }
 
+void usage_set_cluster(struct usage *usage, const char *cluster)
+{
+	struct usage_identity *id = &usage->pending.identity;
+
+	if (id->cluster[0] == '\0')
+		memcpy(id->cluster, cluster, strnlen(cluster, sizeof(id->cluster) - 1));
+}
+
 struct store *usage_store(struct usage *usage)
 {
 	return usage->store;
@@ -216,10 +222,14 @@ bool usage_dirty(const struct usage *usage)
 
 void usage_reset(struct usage *usage)
 {
+	char cluster[sizeof(usage->meta.identity.cluster)]; /* is no part of the batch */
+
+	memcpy(cluster, usage->pending.identity.cluster, sizeof(cluster));
 	batch_clear(&usage->batch);
 	names_reset(&usage->names);
 	sources_reset(&usage->sources);
 	usage->pending = usage->meta;
+	usage_set_cluster(usage, cluster);
 }
 
 /* --- commit ---------------------------------------------------------------------------------- */

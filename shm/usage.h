@@ -35,10 +35,10 @@
 #include "shm/store.h"
 #include "shm/window.h"
 
-#define USAGE_FORMAT	   1
-#define USAGE_BLOCK_SLOTS  84
-#define USAGE_POLICIES_MAX 1024 /* per tenant, the default one included; more fall into it */
-#define USAGE_NAME_SIZE	   256
+#define USAGE_FORMAT		   1
+#define USAGE_BLOCK_SLOTS	   84
+#define USAGE_POLICIES_MAX	   1024 /* per tenant, the default one included; more fall into it */
+#define USAGE_NAME_SIZE		   256
 #define USAGE_QUARANTINE_BYTES_MAX 65536 /* of a quarantined record's raw bytes that are kept */
 
 struct usage_entry {
@@ -64,7 +64,7 @@ _Static_assert(sizeof(struct usage_block) == STORE_BLOCK_SIZE, "file format");
 
 /* Which log this store was made from.  All of it must match to resume. */
 struct usage_identity {
-	uint32_t format;	/* USAGE_FORMAT */
+	uint32_t format; /* USAGE_FORMAT */
 	uint32_t partition, partitions;
 	uint32_t window_minutes;
 	uint64_t generation;
@@ -120,6 +120,10 @@ struct usage_options {
  */
 int usage_open(const struct usage_options *options, struct usage **out, bool *boot_differs);
 void usage_close(struct usage **usage);
+
+/* Completes the identity of a store that was made before the cluster's id was known; else nothing.
+ */
+void usage_set_cluster(struct usage *usage, const char *cluster);
 
 /*
  * The store, for read transactions in the writer's own process (usage_verify,
@@ -185,7 +189,8 @@ uint64_t usage_hash_record(const void *key, size_t key_len, const void *value, s
 
 /* --- reader: client.c, inside one store_begin_read ... store_abort ------------------------- */
 
-int usage_read_meta(struct store_txn *txn, struct usage_meta *meta); /* ERR_CORRUPT, ERR_NOT_FOUND */
+int usage_read_meta(
+	struct store_txn *txn, struct usage_meta *meta); /* ERR_CORRUPT, ERR_NOT_FOUND */
 
 bool usage_find_tenant(struct store_txn *txn, const char *name, size_t len, uint32_t *tenant);
 
@@ -196,8 +201,8 @@ bool usage_next_tenant(struct store_txn *txn, uint32_t *tenant, char name[USAGE_
  * Rows of a tenant, in policy order: *policy is the last one seen, start with
  * -1.  `buf` has window_row_size(window) bytes; `row` is laid over it.
  */
-bool usage_next_row(struct store_txn *txn, uint32_t tenant, int *policy, uint32_t window,
-	void *buf, struct window_row *row);
+bool usage_next_row(struct store_txn *txn, uint32_t tenant, int *policy, uint32_t window, void *buf,
+	struct window_row *row);
 
 /* Name of a policy; "" for policy 0. */
 bool usage_policy_name(

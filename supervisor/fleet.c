@@ -34,7 +34,8 @@ void part_event(struct part *part, enum life_event event)
 	if (step.next != part->life)
 		log_debug("partition.life", "partition=%u from=%s event=%s to=%s", part->number,
 			life_word(part->life), life_event_word(event), life_word(step.next));
-	if (step.next != part->life) /* its time belonged to the state that it leaves */
+	/* Its time belonged to the state that it leaves; renewing waits for the same worker. */
+	if (step.next != part->life && step.next != LIFE_RENEWING)
 		ev_timer_stop(part->fleet->opt.loop, &part->timer);
 	part->life = step.next;
 	part_apply(part, step.action);
@@ -231,8 +232,11 @@ void fleet_revoked(struct fleet *fleet, const uint32_t *list, size_t n, enum gro
 	struct table_head *head = table_head_mut(fleet->opt.table);
 	atomic_fetch_add(loss == GROUP_LOSS ? &head->lost_events : &head->rebalances, 1);
 	fleet->unacknowledged++;
-	if (loss == GROUP_LOSS) {
+	if (loss != GROUP_REVOKED) { /* the grace starts anew, at the assignment after this */
+		ev_timer_stop(fleet->opt.loop, &fleet->grace);
 		fleet->grace_wanted = true;
+	}
+	if (loss == GROUP_LOSS) {
 		fleet->lease = 0;
 		fleet->ignore_contacts_before = host_boot_ns();
 	}
@@ -259,7 +263,8 @@ void fleet_contact(struct fleet *fleet, uint64_t boot_ns)
 	const struct config *c = fleet->opt.config;
 	struct lease_terms terms = {
 		c->session_timeout_ms, c->heartbeat_interval_ms, c->commit_allowance_ms};
-	if (boot_ns <= fleet->contact || boot_ns < fleet->ignore_contacts_before)
+	if (boot_ns <= fleet->contact || boot_ns < fleet->ignore_contacts_before ||
+		boot_ns > host_boot_ns())
 		return;
 	fleet->contact = boot_ns;
 	fleet->lease = lease_until(boot_ns, &terms);
@@ -329,10 +334,11 @@ void fleet_stop(struct fleet *fleet)
 void fleet_kill(struct fleet *fleet)
 {
 	fleet->stopping = true;
+	fleet->lease = 0;
+	fleet->ignore_contacts_before = UINT64_MAX; /* it may be another's by now */
 	for (uint32_t p = 0; p < TABLE_CAPACITY; p++) {
-		struct part *part = &fleet->parts[p];
-		part_event(part, ON_STOP);
-		spawn_signal(&part->child, SIGKILL);
+		part_event(&fleet->parts[p], ON_STOP);
+		part_apply(&fleet->parts[p], DO_KILL);
 	}
 }
 

@@ -43,7 +43,7 @@ struct group {
 	int fd;
 	uint32_t partitions;
 	unsigned unanswered; /* revocations handed out and not yet acknowledged */
-	bool subscribed, closing, closed, fatal;
+	bool subscribed, member, closing, closed, fatal;
 	uint64_t polled_at;
 	uint64_t boot_ahead_ns; /* CLOCK_BOOTTIME - CLOCK_MONOTONIC when we last looked */
 	struct log_limit log_limit;
@@ -123,6 +123,7 @@ static void on_revoke(struct group *group, const uint32_t *list, size_t n)
 	}
 	log_info("group.revoke", "partitions=%zu kind=%s", n, words[loss]);
 	group->unanswered++;
+	group->member = loss != GROUP_LOSS;
 	if (loss == GROUP_LOSS)
 		group->on.state(group->on.arg, GROUP_LOST);
 	group->on.revoked(group->on.arg, list, n, loss);
@@ -133,6 +134,7 @@ static void on_assign(struct group *group, const uint32_t *list, size_t n)
 	bool full = !is_cooperative(group);
 	log_info("group.assign", "partitions=%zu protocol=%s", n, full ? "eager" : "cooperative");
 	answer_assign(group);
+	group->member = true;
 	group->on.state(group->on.arg, GROUP_MEMBER);
 	if (!group->closing)
 		group->on.assigned(group->on.arg, list, n, full);
@@ -182,8 +184,12 @@ static void on_stats(struct group *group, rd_kafka_event_t *event)
 {
 	const char *json = rd_kafka_event_stats(event);
 	uint64_t contact, ahead = host_boot_ns() - monotonic_ns();
-	if (json && lease_contact(json, strlen(json), &contact))
+	if (json && lease_contact(json, strlen(json), &contact)) {
 		group->on.contact(group->on.arg, contact + group->boot_ahead_ns);
+		/* The brokers were away, and are back before the session was over. */
+		if (group->member)
+			group->on.state(group->on.arg, GROUP_MEMBER);
+	}
 	group->boot_ahead_ns = ahead;
 }
 

@@ -127,10 +127,10 @@ static const struct cell table[LIFE_STATES][LIFE_EVENTS] = {
 		[ON_GRACE]     = GO(LIFE_FREE, DO_EVICT),
 		[ON_STOP]      = GO(LIFE_STOPPED, DO_FINISH),
 	},
-	[LIFE_STOPPING] = {	/* closing delivers a revocation: it is not one */
+	[LIFE_STOPPING] = {	/* group answers what closing delivers: a revocation here is one */
 		[ON_ASSIGNED]  = GO(LIFE_STOPPING, DO_NOTHING),
-		[ON_REVOKED]   = GO(LIFE_STOPPING, DO_NOTHING),
-		[ON_LOST]      = GO(LIFE_STOPPING, DO_KILL),
+		[ON_REVOKED]   = GO(LIFE_DRAINING, DO_DRAIN),
+		[ON_LOST]      = GO(LIFE_STOPPING, DO_PARK),
 		[ON_EXITED]    = GO(LIFE_STOPPED, DO_FINISH),
 		[ON_REBUILD]   = GO(LIFE_FREE, DO_EVICT),
 		[ON_REPLAYING] = GO(LIFE_STOPPING, DO_NOTHING),

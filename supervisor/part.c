@@ -171,6 +171,7 @@ static void do_abandon(struct part *part)
 	part_detach(part);
 	a->fleet = part->fleet;
 	a->child = part->child;
+	spawn_signal(&a->child, SIGKILL); /* also the one that was never told to go */
 	part->child = (struct child){0, -1};
 	a->next = part->fleet->abandoned;
 	part->fleet->abandoned = a;

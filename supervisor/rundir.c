@@ -60,6 +60,15 @@ static void empty_directory(int dirfd)
 	closedir(dir);
 }
 
+/* "trash." and one of our names; what somebody else calls trash is not ours to empty. */
+static bool is_trash(const char *name)
+{
+	uint32_t partition;
+	uint64_t generation;
+	return !strncmp(name, TRASH, strlen(TRASH)) &&
+	       table_dir_parse(name + strlen(TRASH), &partition, &generation);
+}
+
 static void remove_trash(int dirfd, const char *name)
 {
 	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -86,7 +95,7 @@ static void sweep_trash(int dirfd)
 	DIR *dir = open_listing(dirfd);
 	struct dirent *d;
 	while (dir && (d = readdir(dir)))
-		if (!strncmp(d->d_name, TRASH, strlen(TRASH)))
+		if (is_trash(d->d_name))
 			remove_trash(dirfd, d->d_name);
 	if (dir)
 		closedir(dir);
@@ -95,11 +104,13 @@ static void sweep_trash(int dirfd)
 static void *sweeper_main(void *arg)
 {
 	struct rundir *rd = arg;
+	bool last;
 	do {
 		while (sem_wait(&rd->work) && errno == EINTR)
 			;
+		last = rd->stop; /* before the sweep: what came during it is swept too */
 		sweep_trash(rd->fd);
-	} while (!rd->stop);
+	} while (!last);
 	return NULL;
 }
 
@@ -162,11 +173,24 @@ static int set_group(int fd, const char *path, const char *group, char why[512])
 	return 0;
 }
 
-static void read_pid(int fd, char pid[16])
+/* The lock file says "<pid> <last generation>": a clock set back must not make a number twice. */
+static void read_lock(int fd, char pid[16], uint64_t *generation)
 {
-	ssize_t n = pread(fd, pid, 15, 0);
-	pid[n > 0 ? n : 0] = 0;
-	pid[strspn(pid, "0123456789")] = 0;
+	char text[64];
+	ssize_t n = pread(fd, text, sizeof text - 1, 0);
+	text[n > 0 ? n : 0] = 0;
+	size_t len = strspn(text, "0123456789");
+	*generation = strtoull(text + len, NULL, 10);
+	if (*generation > TABLE_GENERATION_MAX) /* not a number of ours */
+		*generation = 0;
+	snprintf(pid, 16, "%.*s", (int)(len < 15 ? len : 15), text);
+}
+
+static int write_lock(const struct rundir *rd)
+{
+	char text[64];
+	int n = snprintf(text, sizeof text, "%d %" PRIu64 "\n", getpid(), rd->last_generation);
+	return pwrite(rd->lock_fd, text, (size_t)n, 0) == n ? 0 : ERR_FULL;
 }
 
 static int take_lock(struct rundir *rd, const char *path, char why[512])
@@ -179,15 +203,20 @@ static int take_lock(struct rundir *rd, const char *path, char why[512])
 		snprintf(why, 512, "%s/lock: is not a file of ours; remove it", path);
 		return ERR_ACCESS;
 	}
-	if (flock(rd->lock_fd, LOCK_EX | LOCK_NB)) {
-		char pid[16];
-		read_pid(rd->lock_fd, pid);
+	char pid[16];
+	uint64_t last;
+	int failed = flock(rd->lock_fd, LOCK_EX | LOCK_NB);
+	read_lock(rd->lock_fd, pid, &last);
+	if (failed) {
 		snprintf(why, 512,
 			"%s: another tallyd (pid %s) runs here; stop it or choose another run_dir",
 			path, pid[0] ? pid : "unknown");
 		return ERR_BUSY;
 	}
-	if (ftruncate(rd->lock_fd, 0) || dprintf(rd->lock_fd, "%d\n", getpid()) < 0)
+	rd->last_generation = (uint64_t)host_wall_ms() * 1000;
+	if (last > rd->last_generation)
+		rd->last_generation = last;
+	if (ftruncate(rd->lock_fd, 0) || write_lock(rd))
 		return refuse(
 			why, ERR_IO, path, "cannot write its lock file: is the file system full?");
 	return 0;
@@ -210,7 +239,7 @@ static void consider(struct rundir *rd, const char *name)
 		return;
 	if (generation > rd->last_generation)
 		rd->last_generation = generation; /* whoever's it is: never make it again */
-	if (!is_ours(rd->fd, name) || partition >= TABLE_CAPACITY) {
+	if (!is_ours(rd->fd, name) || partition >= TABLE_CAPACITY || !generation) {
 		log_warn("leftover.foreign", "name=%s action=left", name);
 		return;
 	}
@@ -229,7 +258,7 @@ static bool is_known(const char *name)
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (!strcmp(name, known[i]))
 			return true;
-	return !strncmp(name, TRASH, strlen(TRASH));
+	return is_trash(name);
 }
 
 static int find_leftovers(struct rundir *rd)
@@ -264,7 +293,6 @@ static int open_all(struct rundir *rd, const char *path, const char *reader_grou
 	if (pthread_create(&rd->sweeper, NULL, sweeper_main, rd))
 		return refuse(why, ERR_NOMEM, path, "cannot start a thread");
 	rd->sweeping = true;
-	rd->last_generation = (uint64_t)host_wall_ms() * 1000;
 	err = find_leftovers(rd);
 	if (err)
 		return refuse(why, err, path, "cannot be listed");
@@ -335,7 +363,12 @@ unsigned rundir_evict_leftovers(struct rundir *rundir)
 int rundir_new_generation(struct rundir *rundir, uint32_t partition, uint64_t *generation)
 {
 	char name[TABLE_DIR_NAME_SIZE];
+	if (rundir->last_generation >= TABLE_GENERATION_MAX) /* a strange leftover has said so */
+		return ERR_INVALID;
 	*generation = ++rundir->last_generation;
+	int err = write_lock(rundir);
+	if (err)
+		return err;
 	table_dir_name(name, partition, *generation);
 	if (mkdirat(rundir->fd, name, 02750))
 		return err_from_errno(errno);

@@ -116,7 +116,9 @@ bool spawn_reap(struct child *child, siginfo_t *status)
 	memset(status, 0, sizeof *status);
 	if (!child->pid)
 		return false;
-	if (waitid(P_PIDFD, (id_t)child->pidfd, status, WEXITED | WNOHANG) || !status->si_pid)
+	int failed = waitid(P_PIDFD, (id_t)child->pidfd, status, WEXITED | WNOHANG);
+	/* ECHILD: somebody has reaped it behind our back; it has ended all the same. */
+	if (failed ? errno != ECHILD : !status->si_pid)
 		return false;
 	close(child->pidfd);
 	*child = (struct child){0, -1};

@@ -356,7 +356,8 @@ static enum replay_result take(struct replay *replay, const struct source_event 
 	case SOURCE_END:
 		skip_to(replay, event->offset);
 		replay->eof = event->offset;
-		replay->flush_now = true;
+		if (!replay->live)
+			replay->flush_now = true;
 		break;
 	case SOURCE_OUT_OF_RANGE:
 		log_trouble(replay, event);

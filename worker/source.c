@@ -63,8 +63,7 @@ static const struct property fixed[] = {
 	{"auto.offset.reset", "error"},
 	{"enable.partition.eof", "true"},
 	{"enable.auto.commit", "false"},
-	{"auto.commit.enable", "false"}, /* the simple consumer's own, which is on by default */
-	{"enable.auto.offset.store", "false"},
+	{"enable.auto.offset.store", "false"}, /* with nothing stored, nothing can be committed */
 	{"check.crcs", "true"},
 	{"statistics.interval.ms", "0"},
 	{"log.queue", "true"},

@@ -435,16 +435,13 @@ static void every_second(struct worker *worker)
 
 static void mind_the_queue(struct worker *worker)
 {
-	int64_t end = locate_end(worker->locate);
-	bool behind =
-		worker->phase == PHASE_REPLAYING ||
-		(worker->phase == PHASE_LIVE && end - replay_next(worker->replay) > FAR_BEHIND);
+	int64_t end = locate_end(worker->locate), next = replay_next(worker->replay);
+	bool behind = worker->phase == PHASE_REPLAYING || end - next > FAR_BEHIND;
 
-	if (end >= 0)
-		stats_set(worker->stats, log_end, end);
+	/* What was read is in the log, too. */
+	stats_set(worker->stats, log_end, end > next ? end : next);
 	locate_hurry(worker->locate, behind && !replay_held(worker->replay));
-	watch_progress(&worker->watch, replay_next(worker->replay), replay_held(worker->replay),
-		host_boot_ns());
+	watch_progress(&worker->watch, next, replay_held(worker->replay), host_boot_ns());
 }
 
 static void on_tick(struct ev_loop *loop, ev_timer *timer, int events)

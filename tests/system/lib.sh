@@ -84,7 +84,7 @@ plan() { PLANNED=$1; echo "1..$1"; }
 logs()
 {
 	local f
-	for f in "$T"/*.log; do [ -e "$f" ] && diag "--- ${f##*/}" "$(tail -n 25 "$f")"; done
+	for f in "$T"/*.log; do [ -e "$f" ] && diag "--- ${f##*/}" "$(grep -v ' debug ' "$f" | tail -n 25)"; done
 	[ -z "${TALLYD[$INSTANCE]:-}" ] || diag "--- status" "$(ctl status 2>&1)"
 }
 
@@ -240,14 +240,15 @@ write_config()
 		store.map_size=1GiB query.http_listen=127.0.0.1:0
 	)
 	for kv in "${defaults[@]}" "${@:2}"; do value[${kv%%=*}]=${kv#*=}; done
-	for key in $(printf '%s\n' "${!value[@]}" | awk '{ print gsub(/\./, ".") > 0, $0 }' | sort | cut -d' ' -f2); do
+	for key in $(printf '%s\n' "${!value[@]}" | grep -v '\.') $(printf '%s\n' "${!value[@]}" | grep '\.' |
+		sed 's/^kafka\.properties/kafka.~/' | sort | sed 's/~/properties/'); do
 		case $key in
 		kafka.properties.*) section=kafka.properties ;;
 		*.*) section=${key%%.*} ;;
 		*) section= ;;
 		esac
 		if [ "$section" != "$last" ]; then
-			[ "$section" = kafka.properties ] && echo "  properties:" || echo "$section:"
+			if [ "$section" = kafka.properties ]; then echo '  properties:'; else echo "$section:"; fi
 			last=$section
 		fi
 		case $section in
@@ -288,11 +289,13 @@ kill_tallyd()
 
 run_dir() { echo "$T/${1:-$INSTANCE}"; }
 ctl() { "$B/tallyctl" -d "$T/$INSTANCE" "$@"; }
-status_json() { ctl status --json; }
+status_json() { ctl --json status; }
 
 # part N FIELD: one field of one partition, from the status.
 part() { status_json | jq -r ".partitions[] | select(.partition == $1) | .$2"; }
 pid_of() { part "$1" pid; }
+# One line for each partition: number, pid, generation, state, next offset.
+slots() { status_json | jq -r '.partitions[] | "\(.partition) \(.pid) \(.generation) \(.state) \(.stats.next_offset)"'; }
 # Not through jq: it rounds above 2^53.
 generation_of()
 {
@@ -300,12 +303,20 @@ generation_of()
 		/"partition":/ { now = n } /"generation":/ && now == want { print n; exit }'
 }
 state_of() { part "$1" state; }
-ready_count() { status_json 2>/dev/null | jq '[.partitions[] | select(.ready)] | length'; }
-owned_count() { status_json 2>/dev/null | jq '[.partitions[] | select(.state != "free")] | length'; }
+# Only of the supervisor that we started last: the table of one before may still be there.
+count_parts()
+{
+	status_json 2>/dev/null | jq --argjson pid "${TALLYD[$INSTANCE]:-0}" \
+		"if \$pid == 0 or .supervisor_pid == \$pid then [.partitions[] | select($1)] | length else 0 end"
+}
+ready_count() { count_parts .ready; }
+owned_count() { count_parts '.state != "free" and .state != "stopped"'; }
 
 # The address of the query process: it writes it where its log can be read from.
 http_address() { sed -n 's/.* http\.listen .*address=\([0-9.:]*\).*/\1/p' "$T/$INSTANCE.log" | tail -n 1; }
 http() { curl -sS --max-time 10 "http://$(http_address)$1"; }
+
+owns_or_died() { gone "${TALLYD[$INSTANCE]}" || matches owned_count '^[1-9]'; }
 
 # wait_ready [N] [SECONDS]: N partitions (all) of the current instance are ready.  A single member
 # that has no partition after 20 s sits in the broker's stuck rebalance: started again.
@@ -313,7 +324,7 @@ wait_ready()
 {
 	local n=${1:-$PARTITIONS} try
 	for try in 1 2 3; do
-		until_true 20 matches owned_count '^[1-9]' && break
+		until_true 20 owns_or_died && matches owned_count '^[1-9]' && break
 		alive "${TALLYD[$INSTANCE]}" || die "tallyd ended" "$(tail -n 5 "$T/$INSTANCE.log")"
 		[ $try != 3 ] || die "no partition was assigned in three starts"
 		note "the broker's first rebalance is stuck; starting again ($try)"
@@ -336,19 +347,45 @@ start_group()
 	done
 }
 
+# --- the table and the workers, unrounded ---------------------------------------------------------
+
+# facts [INSTANCE]: part-dump's line for each partition that is not free.
+facts() { "$B/tests/part-dump" --run-dir "$T/${1:-$INSTANCE}"; }
+
+# fact N FIELD [INSTANCE]: one field of one partition; nothing when it is free.
+fact()
+{
+	"$B/tests/part-dump" --run-dir "$T/${3:-$INSTANCE}" --partition "$1" | sed -nE "s/.*(^| )$2=([^ ]*).*/\\2/p"
+}
+
+# fields FACTS FIELD...: of each line, these fields' values.
+fields()
+{
+	awk -v want="${*:2}" '{ n = split(want, w, " "); out = ""; for (i = 1; i <= n; i++) for (j = 1; j <= NF; j++)
+		if (index($j, w[i] "=") == 1) out = out (out == "" ? "" : " ") substr($j, length(w[i]) + 2)
+		print out }' <<<"$1"
+}
+
+# strangers [INSTANCE]: generations that lie in its run directory although no word names them.
+strangers()
+{
+	comm -13 <(fields "$(facts "$1")" partition generation | sed 's/^/p/; s/ /./' | sort) \
+		<(cd "$T/${1:-$INSTANCE}" && ls -d p*.* 2>/dev/null | sort)
+}
+
 # --- what is true ---------------------------------------------------------------------------------
 
 # dump_log FILE: every record of the topic, as it is in the log.
 dump_log() { "$B/tests/log-dump" --brokers "$BROKERS" --topic "$TOPIC" >"$1" || die 'log-dump'; }
 
-# same_as_oracle NAME [oracle and store-dump options]: all stores of the current instance hold what
+# same_as_oracle NAME [options for oracle]: all stores of the current instance hold what
 # the log up to their stored offsets says, at one moment that both are told.
 same_as_oracle()
 {
 	local name=$1 at
 	shift
 	at=$(now_ms)
-	"$B/tests/store-dump" --run-dir "$T/$INSTANCE" --at "$at" "$@" >"$T/store.txt" || die 'store-dump'
+	"$B/tests/store-dump" --run-dir "$T/$INSTANCE" --at "$at" >"$T/store.txt" || die 'store-dump'
 	dump_log "$T/log.txt"
 	"$B/tests/oracle" --partitions "$PARTITIONS" --at "$at" --upto-from "$T/store.txt" "$@" \
 		<"$T/log.txt" >"$T/oracle.txt" || die 'oracle'

@@ -200,6 +200,7 @@ static inline void dump_end(struct dump *dump, FILE *out)
 {
 	char *line;
 
+	dump_merge(dump);
 	dump_usage_lines(dump);
 	for (int r = 0; r < DUMP_REASONS && dump->totals; r++)
 		if (asprintf(&line, "skipped %s %" PRIu64 "\n", dump_reason_words[r],

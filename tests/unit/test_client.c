@@ -303,6 +303,10 @@ static void client_describes_a_partition(void **state)
 	assert_int_equal(tally_partition(tally, 3, &part), 0);
 	assert_string_equal(part.state, "free");
 	assert_false(part.has_stats);
+	/* Another's stats are not its own. */
+	assert_int_equal(renameat(run.dirfd, "p0.10/stats", run.dirfd, "p1.11/stats"), 0);
+	assert_int_equal(tally_partition(tally, 1, &part), 0);
+	assert_false(part.has_stats);
 	assert_int_equal(tally_partition(tally, 4, &part), TALLY_EINVALID);
 }
 

@@ -113,8 +113,8 @@ static void request_refuses_names_that_no_tenant_has(void **state)
 
 static void request_number_takes_whole_numbers_only(void **state)
 {
-	static const char *const bad[] = {
-		"", "-1", "+1", " 1", "1 ", "1.0", "0x1", "18446744073709551616", "10001", "0"};
+	static const char *const bad[] = {"", "-1", "+1", " 1", "1 ", "1.0", "0x1",
+		"18446744073709551616", "18446744073709551621", "10001", "0"};
 	uint64_t value;
 
 	(void)state;
@@ -339,6 +339,8 @@ static void totals_never_fall_when_a_partition_leaves(void **state)
 	totals_update(totals, p, 2);
 	p[0].records = 0; /* a worker that starts */
 	totals_update(totals, p, 2);
+	totals_sum(totals, &sum);
+	assert_int_equal(sum.records, 145);
 	p[0].records = 131;
 	totals_update(totals, p, 2);
 	totals_sum(totals, &sum);

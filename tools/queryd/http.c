@@ -239,12 +239,12 @@ static void connection_changed(void *arg, struct MHD_Connection *connection, voi
 
 static void library_says(void *arg, const char *fmt, va_list args)
 {
-	char text[512];
+	char text[400], quoted[800];
 
 	(void)arg;
 	vsnprintf(text, sizeof(text), fmt, args);
 	text[strcspn(text, "\n")] = '\0';
-	log_debug("http.library", "text=\"%s\"", text);
+	log_debug("http.library", "text=%s", log_quote(quoted, sizeof(quoted), text));
 }
 
 /* --- start and stop -----------------------------------------------------------------------------

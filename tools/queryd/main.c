@@ -251,14 +251,14 @@ static void query_free(struct query *query)
 /* The exit code. */
 static int run(const struct config *config)
 {
-	char bound[LISTEN_TEXT_SIZE], why[LISTEN_WHY_SIZE];
+	char bound[LISTEN_TEXT_SIZE], why[LISTEN_WHY_SIZE], quoted[2 * LISTEN_WHY_SIZE];
 	sigset_t before, stop;
 	struct query *query;
 	struct http *http;
 	int fd = listen_open(config->http_listen, bound, why);
 
 	if (fd < 0) {
-		log_error("http.listen", "text=\"%s\"", why);
+		log_error("http.listen", "text=%s", log_quote(quoted, sizeof(quoted), why));
 		return EXIT_FAILED;
 	}
 	query = query_new(config);
@@ -272,7 +272,7 @@ static int run(const struct config *config)
 			"allowed?\"",
 			bound);
 	} else if (!listen_announce(config->run_dir, bound, why)) {
-		log_error("http.announce", "text=\"%s\"", why);
+		log_error("http.announce", "text=%s", log_quote(quoted, sizeof(quoted), why));
 		http_stop(&http, 0);
 	} else {
 		log_info("http.listen", "address=%s threads=%u", bound, query->threads);

@@ -77,7 +77,8 @@ struct ctl_table {
 };
 void ctl_table_start(struct ctl_table *table, unsigned columns, const char *const *headings);
 void ctl_table_row(struct ctl_table *table, const char *const *cells);
-void ctl_table_end(struct ctl_table *table); /* prints and frees */
+void ctl_table_end(struct ctl_table *table); /* prints and drops */
+void ctl_table_drop(struct ctl_table *table);
 
 /* One character per value, as high as its share of the largest. */
 void ctl_sparkline(const char *label, const uint64_t *values, size_t n);

@@ -115,7 +115,7 @@ void ctl_print_basis(const struct tally_basis *basis)
 		printf("NOT COMPLETE: ");
 	printf("%" PRIu32 " of %" PRIu32 " partitions answered (of %" PRIu32 " of the topic)%s\n",
 		basis->answered, basis->owned, basis->partitions,
-		basis->stale ? ", some of them not ready: stale" : "");
+		basis->stale ? ", not all of them ready: may be old" : "");
 }
 
 /* ------------------------------------------------------------------ columns */
@@ -146,6 +146,14 @@ void ctl_table_row(struct ctl_table *table, const char *const *cells)
 	table->rows++;
 }
 
+void ctl_table_drop(struct ctl_table *table)
+{
+	for (size_t i = 0; i < (size_t)table->rows * table->columns; i++)
+		free(table->cells[i]);
+	free(table->cells);
+	*table = (struct ctl_table){0};
+}
+
 static void print_cell(const char *text, unsigned width, bool right, bool last)
 {
 	int pad = (int)(width - width_of(text));
@@ -173,9 +181,7 @@ void ctl_table_end(struct ctl_table *table)
 			print_cell(r ? row[i] : table->heading[i] + right, width[i], right,
 				i + 1 == table->columns);
 		}
-	for (size_t i = 0; i < (size_t)table->rows * table->columns; i++)
-		free(table->cells[i]);
-	free(table->cells);
+	ctl_table_drop(table);
 }
 
 /* ------------------------------------------------------------------ a small picture */

@@ -31,7 +31,7 @@ static struct tally_partition *partitions_of(struct ctl *ctl, size_t *n)
 
 static bool replaying(const struct tally_partition *p)
 {
-	return p->has_stats && !strcmp(p->phase, "replaying") && strcmp(p->state, "stopped") != 0;
+	return p->has_stats && !strcmp(p->phase, "replaying") && !strcmp(p->state, "replaying");
 }
 
 /* "81% (ETA 4.0 s)"; "" when it does not replay. */
@@ -51,6 +51,12 @@ static void append(char *to, size_t size, const char *text)
 	size_t len = strlen(to);
 	if (len < size)
 		snprintf(to + len, size - len, "%s%s", len ? "; " : "", text);
+}
+
+/* Told to pass over, or passed over already: one may be ahead of the other. */
+static uint64_t quarantined(const struct tally_partition *p)
+{
+	return p->quarantined > p->quarantine_listed ? p->quarantined : p->quarantine_listed;
 }
 
 static const char *death_of(const struct tally_partition *p)
@@ -76,10 +82,8 @@ static void describe_notes(
 	}
 	if (*p->problems)
 		append(to, size, p->problems);
-	if (p->quarantined || p->quarantine_listed) {
-		snprintf(text, sizeof text, "%" PRIu64 " quarantined",
-			p->quarantined > p->quarantine_listed ? p->quarantined
-							      : p->quarantine_listed);
+	if (quarantined(p)) {
+		snprintf(text, sizeof text, "%" PRIu64 " quarantined", quarantined(p));
 		append(to, size, text);
 	}
 	if (!*to)
@@ -189,22 +193,22 @@ static void print_status(
 	const struct ctl *ctl, const struct tally_partition *list, size_t n, const char *summary)
 {
 	static const char *const headings[] = {">P", "STATE", ">PID", ">GENERATION", ">OFFSET",
-		">TARGET", ">LAG", ">REC/S", "REPLAY", ">DIED", "NOTES"};
+		">TARGET", ">LAG", ">REC/S", "REPLAY", ">RESTARTS", "NOTES"};
 	struct ctl_table table;
-	uint64_t quarantined = 0;
+	uint64_t held = 0;
 	print_instance(ctl);
 	if (n) {
 		putchar('\n');
 		ctl_table_start(&table, sizeof headings / sizeof *headings, headings);
 		for (size_t i = 0; i < n; i++) {
 			print_partition(ctl, &table, &list[i]);
-			quarantined += list[i].quarantined;
+			held += quarantined(&list[i]);
 		}
 		ctl_table_end(&table);
 	}
 	putchar('\n');
-	if (quarantined)
-		printf("%" PRIu64 " records in quarantine\n", quarantined);
+	if (held)
+		printf("%" PRIu64 " record%s in quarantine\n", held, held == 1 ? "" : "s");
 	puts(summary);
 }
 

@@ -57,9 +57,9 @@ static int not_found(const struct ctl *ctl, const char *tenant, uint64_t hash)
 
 static int not_ready(const struct ctl *ctl, uint64_t hash)
 {
-	ctl_usage("partition %" PRIu64 " has that stream and cannot answer%s; "
+	ctl_usage("stream %" PRIu64 " belongs to partition %" PRIu64 ", which cannot answer%s; "
 		  "see 'tallyctl status'",
-		ctl->instance.partitions ? hash % ctl->instance.partitions : 0,
+		hash, ctl->instance.partitions ? hash % ctl->instance.partitions : 0,
 		ctl->instance.alive ? "" : " (tallyd is not running)");
 	return CTL_INCOMPLETE;
 }

@@ -91,11 +91,13 @@ int ctl_streams(struct ctl *ctl, int argc, char **argv)
 	int err = list(ctl, argv[optind], limit, &to);
 	if (err) {
 		json_decref(to.array);
+		ctl_table_drop(&to.table);
 		return ctl_failed(ctl, argv[optind], err);
 	}
 	if (ctl->json) {
 		json_t *object = ctl_json(ctl);
 		ctl_json_text(object, "tenant", argv[optind]);
+		ctl_table_drop(&to.table);
 		json_object_set_new(object, "streams", to.array);
 		json_object_set_new(object, "more", json_boolean(to.more));
 		ctl_json_basis(object, &to.basis);
@@ -104,7 +106,7 @@ int ctl_streams(struct ctl *ctl, int argc, char **argv)
 		json_decref(to.array);
 		ctl_print_stale(ctl);
 		ctl_table_end(&to.table);
-		printf("%" PRIu64 " active streams%s\n", to.n,
+		printf("%" PRIu64 " active stream%s%s\n", to.n, to.n == 1 ? "" : "s",
 			to.more ? ", and more: raise --limit" : "");
 		ctl_print_basis(&to.basis);
 	}

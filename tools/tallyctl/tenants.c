@@ -70,10 +70,10 @@ static void print_text(const struct ctl *ctl, const struct tally_usage *list, si
 	}
 	ctl_table_end(&table);
 	if (more)
-		printf("%zu tenants, and more: --after '%s'\n", n,
+		printf("%zu tenant%s, and more: --after '%s'\n", n, n == 1 ? "" : "s",
 			ctl_name(name, list[n - 1].tenant));
 	else
-		printf("%zu tenants\n", n);
+		printf("%zu tenant%s\n", n, n == 1 ? "" : "s");
 	ctl_print_basis(basis);
 }
 
@@ -91,7 +91,7 @@ int ctl_tenants(struct ctl *ctl, int argc, char **argv)
 	int err = tally_tenants(ctl->tally, page.after, list, (size_t)page.limit + 1, &n, &basis);
 	bool more = n > page.limit;
 	n -= more;
-	if (err && !ctl->json) {
+	if (err) {
 		free(list);
 		return ctl_failed(ctl, "tenants", err);
 	}
@@ -100,5 +100,5 @@ int ctl_tenants(struct ctl *ctl, int argc, char **argv)
 	else
 		print_text(ctl, list, n, more, &basis);
 	free(list);
-	return err || !basis.complete ? CTL_INCOMPLETE : CTL_OK;
+	return !basis.complete ? CTL_INCOMPLETE : CTL_OK;
 }

@@ -1,0 +1,39 @@
+/*
+ * store_private.h - what the store*.c files share.  They alone include lmdb.h.
+ *
+ *	store.c        files, opening, closing
+ *	store_txn.c    transactions, keys and values
+ *	store_space.c  the reserve that makes WRITEMAP safe; facts
+ */
+#ifndef TALLY_SHM_STORE_PRIVATE_H
+#define TALLY_SHM_STORE_PRIVATE_H
+
+#include <lmdb.h>
+#include <stdatomic.h>
+
+#include "shm/store.h"
+
+struct store {
+	MDB_env *env;
+	MDB_dbi dbi;
+	int fd; /* LMDB's, of data.mdb */
+	bool writer;
+	uint32_t page_size;
+	uint64_t reserved; /* bytes from the start of the file that we know have blocks */
+	/* One ended read transaction is kept for the next one: renewing is 4 times cheaper. */
+	_Atomic int idle; /* enum idle_state, in store_txn.c */
+	MDB_txn *idle_txn;
+	MDB_cursor *idle_cursor;
+	_Atomic int active; /* read transactions of this process */
+};
+
+/* Translates, and logs the original of what ERR_IO hides (in a writer: a library does not log). */
+int store_error(const struct store *store, const char *what, int rc);
+
+/* Keeps the map out of core dumps.  To be called whenever LMDB has mapped anew. */
+void store_keep_out_of_cores(const struct store *store);
+
+/* Keeps the transaction's first error. */
+void store_txn_fail(struct store_txn *txn, const char *what, int rc);
+
+#endif

@@ -1,0 +1,154 @@
+/*
+ * store_space.c - the reserve that makes WRITEMAP safe, and facts about space and readers.
+ *
+ *	data.mdb  |########################|=========|.............................|
+ *	          0          last page in use  reserved                      map_bytes
+ *	                                       (fallocate)         (sparse: no blocks)
+ *
+ * WRITEMAP writes through memory, so a page that the file system cannot supply is
+ * a SIGBUS.  store_reserve turns that into ERR_FULL: LMDB takes pages from its
+ * free list first, then one after the other from the end, and everything below
+ * `reserved` has blocks.
+ *
+ * Runs in: worker; facts also in readers.  Blocks in: nowhere.
+ */
+#include "shm/store_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shm/err.h"
+
+#define RESERVE_STEP 64 /* pages: small transactions do not call fallocate each time */
+#define FREE_LIST    0	/* LMDB's number for its database of free pages */
+
+struct reader_facts {
+	uint32_t slots;
+	size_t oldest;
+};
+
+/* One line of mdb_reader_list: "<pid> <thread> <transaction or ->". */
+static int read_reader_line(const char *line, void *arg)
+{
+	struct reader_facts *facts = arg;
+	size_t txnid;
+	int pid, n;
+
+	n = sscanf(line, "%d %*x %zu", &pid, &txnid);
+	if (n >= 1)
+		facts->slots++;
+	if (n == 2 && txnid < facts->oldest)
+		facts->oldest = txnid;
+	return 0;
+}
+
+static struct reader_facts list_readers(struct store *store)
+{
+	struct reader_facts facts = {.oldest = SIZE_MAX};
+
+	mdb_reader_list(store->env, read_reader_line, &facts);
+	return facts;
+}
+
+/*
+ * Pages on the free list that were freed by transactions before `before`; stops
+ * counting when there are `enough`.  Only read transactions may look there.
+ */
+static uint64_t free_pages(struct store *store, size_t before, uint64_t enough)
+{
+	struct store_txn txn;
+	MDB_cursor *cursor;
+	MDB_val k, v;
+	size_t txnid, n;
+	uint64_t sum = 0;
+
+	store_begin_read(&txn, store);
+	if (!txn.err && mdb_cursor_open(txn.txn, FREE_LIST, &cursor) == 0) {
+		while (sum < enough && mdb_cursor_get(cursor, &k, &v, MDB_NEXT) == 0) {
+			if (k.mv_size != sizeof(txnid) || v.mv_size < sizeof(n))
+				break;
+			memcpy(&txnid, k.mv_data, sizeof(txnid));
+			memcpy(&n, v.mv_data, sizeof(n));
+			if (txnid >= before)
+				break;
+			sum += n;
+		}
+		mdb_cursor_close(cursor);
+	}
+	store_abort(&txn);
+	return sum;
+}
+
+static int reserve_to(struct store *store, uint64_t end)
+{
+	int rc;
+
+	do {
+		rc = fallocate(store->fd, FALLOC_FL_KEEP_SIZE, (off_t)store->reserved,
+			(off_t)(end - store->reserved));
+	} while (rc != 0 && errno == EINTR);
+	if (rc == 0)
+		store->reserved = end;
+	return rc == 0 ? 0 : errno;
+}
+
+void store_reserve(struct store_txn *txn, uint64_t pages)
+{
+	struct store *store = txn->store;
+	MDB_envinfo info;
+	uint64_t first, reusable, need, end, step = (uint64_t)RESERVE_STEP * store->page_size;
+	size_t oldest;
+	int errnum;
+
+	if (txn->err)
+		return;
+	mdb_env_info(store->env, &info);
+	first = info.me_last_pgno + 1;
+	if ((first + pages) * store->page_size <= store->reserved)
+		return;
+	oldest = list_readers(store).oldest;
+	reusable =
+		free_pages(store, oldest < info.me_last_txnid ? oldest : info.me_last_txnid, pages);
+	/* The new free-list records want neighbouring pages, 512 numbers a page: from the end. */
+	need = (pages > reusable ? pages - reusable : 0) + pages / 128 + 8;
+	end = (first + need) * store->page_size;
+	if (end > info.me_mapsize)
+		end = info.me_mapsize;
+	if (end <= store->reserved)
+		return;
+	errnum = end + step <= info.me_mapsize ? reserve_to(store, end + step) : ENOSPC;
+	if (errnum != 0)
+		errnum = reserve_to(store, end);
+	if (errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG)
+		txn->err = ERR_FULL;
+	else if (errnum != 0)
+		store_txn_fail(txn, "fallocate", errnum);
+}
+
+void store_check_readers(struct store *store)
+{
+	int dead;
+
+	mdb_reader_check(store->env, &dead);
+}
+
+void store_facts(struct store *store, struct store_facts *facts)
+{
+	struct reader_facts readers = list_readers(store);
+	MDB_envinfo info;
+
+	mdb_env_info(store->env, &info);
+	*facts = (struct store_facts){
+		.map_bytes = info.me_mapsize,
+		.used_bytes = ((uint64_t)info.me_last_pgno + 1) * store->page_size,
+		.free_pages = free_pages(store, SIZE_MAX, UINT64_MAX),
+		.last_txn = info.me_last_txnid,
+		.oldest_reader =
+			readers.oldest < info.me_last_txnid ? readers.oldest : info.me_last_txnid,
+		.readers = readers.slots,
+		.readers_max = info.me_maxreaders,
+		.page_size = store->page_size,
+	};
+}
