@@ -67,7 +67,6 @@ UNIT     := $(patsubst tests/%.c,$B/%,$(wildcard tests/unit/test_*.c))
 TOOLS    := $(patsubst tests/tools/%.c,$B/tests/%,$(wildcard tests/tools/*.c))
 BENCH    := $(patsubst tests/%.c,$B/%,$(wildcard tests/bench/*.c))
 VARIANTS := $(addprefix $B/variants/,poison/tally-worker lookups/tally-worker)
-COMMA    := ,
 TESTS    ?= $(sort $(wildcard tests/system/[0-9]*.sh))
 
 # What a reader needs of the ground floor, and nothing else.
@@ -140,8 +139,13 @@ $B/tests/%.o: tests/%.c Makefile | $(PROTO:%=%.h)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CF) -I$B -I$B/tests/unit -MMD -MP -c -o $@ $<
 
+# What several tests share, and what they link instead of the real thing.
+$B/shared.a: $(patsubst %.c,$B/%.o,$(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c tests/fake/*.c)))
+	$(archive)
+LD.test_locate := -Wl,--wrap=rd_kafka_offsets_for_times
+
 $(foreach t,$(UNIT),$(eval $t: $(call uses,tests/unit/$(notdir $t).c)))
-$(UNIT): $B/unit/%: $B/tests/unit/%.o $B/proto.a $B/libshm.a
+$(UNIT): $B/unit/%: $B/tests/unit/%.o $B/shared.a $B/proto.a $B/libshm.a
 	@mkdir -p $(@D)
 	$(call link,$(LD.$*) $(LIBS.tests))
 $(foreach t,$(BENCH),$(eval $t: $(call uses,tests/bench/$(notdir $t).c)))
@@ -163,7 +167,7 @@ $B/variants/poison/tally-worker: $(patsubst %.c,$B/variants/poison/%.o,$(call sr
 	$(call link,$(LIBS.worker))
 $B/variants/lookups/tally-worker: $(call obj,worker) $B/tests/fake/lookups.o $B/libshm.a
 	@mkdir -p $(@D)
-	$(call link,-Wl$(COMMA)--wrap=rd_kafka_offsets_for_times $(LIBS.worker))
+	$(call link,$(LD.test_locate) $(LIBS.worker))
 
 # --- checks --------------------------------------------------------------------------------------
 

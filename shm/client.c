@@ -156,9 +156,8 @@ void tally_close(struct tally **handle)
 	if (!tally)
 		return;
 	*handle = NULL;
-	if (tally->pid != getpid())
-		return; /* a child has nothing here that it may end */
-	prune(tally, true);
+	if (tally->pid == getpid()) /* a child must not end its parent's maps */
+		prune(tally, true);
 	detach_table(tally);
 	if (tally->dirfd >= 0)
 		close(tally->dirfd);

@@ -38,6 +38,7 @@ static struct {
 	pthread_mutex_t mutex;
 	pthread_once_t once;
 	struct client_env *list;
+	struct client_env *inherited; /* of a parent: kept, never touched */
 } registry = {.mutex = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
 
 static void before_fork(void)
@@ -52,7 +53,9 @@ static void after_fork_parent(void)
 
 static void after_fork_child(void)
 {
-	registry.list = NULL; /* the parent's: its locks and slots are not ours to end */
+	/* The parent's locks and slots are not ours to end. */
+	registry.inherited = registry.list;
+	registry.list = NULL;
 	pthread_mutex_unlock(&registry.mutex);
 }
 

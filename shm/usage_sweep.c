@@ -8,9 +8,9 @@
  * Counting does not need this: an expired stream is out of every sum by the window
  * rule alone, so rows are left as they are.  Only space is given back.
  *
- * A stream stays while it has unsent bytes, and while its rate buckets could still
- * be seen should it come back: a stream that returns looks the same whether it
- * was swept or not.
+ * A stream stays while it has unsent bytes, and until no record that still counts
+ * could reach back to its rate buckets: a stream that returns looks the same
+ * whether it was swept or not.
  *
  * Runs in: worker.  Blocks in: nowhere.
  */
@@ -119,9 +119,7 @@ void sweep_slice(struct store_txn *txn, unsigned blocks, uint32_t now_minute,
 	uint32_t tenant;
 	uint64_t upper;
 
-	sw.keep_minutes = meta->identity.window_minutes;
-	if (sw.keep_minutes < RATE_MINUTES)
-		sw.keep_minutes = RATE_MINUTES;
+	sw.keep_minutes = meta->identity.window_minutes + RATE_MINUTES - 1;
 	while (blocks-- > 0 && !txn->err) {
 		const struct usage_block *block;
 

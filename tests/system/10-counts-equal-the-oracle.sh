@@ -88,7 +88,7 @@ for ((minute = STEP; minute <= 123; minute += STEP)); do
 	for _ in 1 2 3; do
 		at=$(instance_now); oracle_totals "$at"
 		sort -o "$T/oracle.txt" "$T/oracle.txt"
-		by_libtally | sort >"$T/way.txt"
+		by_libtally 2>>"$T/way.log" | sort >"$T/way.txt"
 		[ $((at / 60000)) = $(($(instance_now) / 60000)) ] && break
 	done
 	if cmp -s "$T/oracle.txt" "$T/way.txt"; then good=$((good + 1)); else bad="$bad $minute"; fi

@@ -18,7 +18,7 @@ pages()
 }
 
 broker partitions=4
-produce --records 2000
+produce --records 2000 --policies 2 --tenant-prefix 'team/'
 start_tallyd query.metrics_tenants=3
 wait_ready 4
 wait_until http_address '[0-9]'

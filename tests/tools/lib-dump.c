@@ -4,7 +4,8 @@
  *	lib-dump --run-dir DIR
  *
  * Linked with libtally.a and nothing else of ours: it sees what a stranger's
- * program sees.  Exit code 1 when an answer is not complete.
+ * program sees.  Exit code 1 when an answer is not complete, or when a tenant's
+ * count, the sum of its policies and its listed streams differ.
  */
 #include <getopt.h>
 
@@ -19,6 +20,26 @@ static _Noreturn void fail(const char *what, int err)
 {
 	fprintf(stderr, "lib-dump: %s: %s\n", what, err ? tally_error(err) : "not complete");
 	exit(1);
+}
+
+/* Follows the pages of active streams: there must be as many as the counts say. */
+static uint64_t list_streams(struct tally *tally, const char *name)
+{
+	static struct tally_stream page[PAGE];
+	struct tally_cursor cursor = {0};
+	struct tally_basis basis;
+	uint64_t streams = 0;
+	size_t n;
+
+	while (!cursor.done) {
+		int err = tally_streams(tally, name, &cursor, page, PAGE, &n, &basis);
+
+		if (err != 0 || !basis.complete)
+			fail(name, err);
+		for (size_t i = 0; i < n; i++)
+			streams += page[i].active != 0;
+	}
+	return streams;
 }
 
 static void dump_tenant(struct dump *dump, struct tally *tally, const char *name)
@@ -42,11 +63,8 @@ static void dump_tenant(struct dump *dump, struct tally *tally, const char *name
 	err = tally_tenant(tally, name, &usage);
 	if (err != 0 || !usage.basis.complete)
 		fail(name, err);
-	if (usage.streams != streams)
-		fprintf(stderr,
-			"lib-dump: %s: tally_tenant says %" PRIu64 " streams, its policies %" PRIu64
-			"\n",
-			name, usage.streams, streams);
+	if (usage.streams != streams || list_streams(tally, name) != streams)
+		fail(name, TALLY_ECORRUPT);
 }
 
 static void dump_tenants(struct dump *dump, struct tally *tally)

@@ -135,6 +135,7 @@ static void *flip(void *arg)
 {
 	(void)arg;
 	for (int i = 0; i < FLIPS; i++) {
+		atomic_store(&table_head_mut(&run.table)->heartbeat, host_boot_ns());
 		run_publish(&run, 0, PART_READY, i % 2 ? 3 : 5);
 		if (i % 3 == 0)
 			run_publish(&run, 0, PART_DRAINING, i % 2 ? 3 : 5);

@@ -136,7 +136,7 @@ static void usage_sweep_joins_small_neighbours(void **state)
 	struct usage *usage = open_usage();
 	uint64_t full;
 	struct record record;
-	int64_t later = NOW + (WINDOW + 1) * MIN_MS;
+	int64_t later = NOW + (WINDOW + RATE_MINUTES) * MIN_MS;
 
 	(void)state;
 	for (uint64_t i = 0; i < 10000; i++)
@@ -429,16 +429,23 @@ static void usage_keeps_quarantined_bytes_gaps_and_fingerprint(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(usage_agrees_with_the_oracle_wherever_batches_are_cut),
-		cmocka_unit_test(usage_agrees_with_the_oracle_while_the_sweep_goes_round),
-		cmocka_unit_test(usage_sweep_joins_small_neighbours),
-		cmocka_unit_test(usage_keeps_blocks_in_order_whatever_the_hashes),
-		cmocka_unit_test(usage_sorts_hashes_with_equal_upper_bits_in_linear_time),
-		cmocka_unit_test(usage_add_gives_the_first_reason_that_holds),
-		cmocka_unit_test(usage_forgets_a_source_when_it_could_only_repeat_what_is_too_old),
-		cmocka_unit_test(usage_own_records_clear_the_outbox),
-		cmocka_unit_test(usage_puts_more_policies_than_1024_under_the_default_one),
-		cmocka_unit_test(usage_keeps_quarantined_bytes_gaps_and_fingerprint),
+		cmocka_unit_test_setup(
+			usage_agrees_with_the_oracle_wherever_batches_are_cut, each_setup),
+		cmocka_unit_test_setup(
+			usage_agrees_with_the_oracle_while_the_sweep_goes_round, each_setup),
+		cmocka_unit_test_setup(usage_sweep_joins_small_neighbours, each_setup),
+		cmocka_unit_test_setup(usage_keeps_blocks_in_order_whatever_the_hashes, each_setup),
+		cmocka_unit_test_setup(
+			usage_sorts_hashes_with_equal_upper_bits_in_linear_time, each_setup),
+		cmocka_unit_test_setup(usage_add_gives_the_first_reason_that_holds, each_setup),
+		cmocka_unit_test_setup(
+			usage_forgets_a_source_when_it_could_only_repeat_what_is_too_old,
+			each_setup),
+		cmocka_unit_test_setup(usage_own_records_clear_the_outbox, each_setup),
+		cmocka_unit_test_setup(
+			usage_puts_more_policies_than_1024_under_the_default_one, each_setup),
+		cmocka_unit_test_setup(
+			usage_keeps_quarantined_bytes_gaps_and_fingerprint, each_setup),
 	};
 
 	seed = schedule_seed();

@@ -10,13 +10,14 @@
  */
 #include "usage_fixture.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 
 #define ROUNDS	  100
-#define RECORDS	  20000
+#define RECORDS	  12000
 #define BATCH_MAX 400
 
 /* What children tell the parent. */
@@ -111,12 +112,12 @@ static void assert_exit_0(pid_t pid)
 /* Kills it at a random moment, soon after it has begun.  False: it was done before. */
 static bool kill_at_random(pid_t pid, uint64_t *rng)
 {
-	struct timespec moment = {.tv_nsec = 1000 * schedule_draw(rng, 8000)};
+	struct timespec moment = {.tv_nsec = 1000 * (long)schedule_draw(rng, 8000)};
+	bool while_opening = schedule_draw(rng, 4) == 0;
 	int status;
 
-	/* Every fourth also while it is still opening the store. */
-	while (schedule_draw(rng, 4) && !shared->started && waitpid(pid, &status, WNOHANG) == 0)
-		;
+	while (!while_opening && !shared->started)
+		sched_yield();
 	nanosleep(&moment, NULL);
 	kill(pid, SIGKILL);
 	if (waitpid(pid, &status, 0) != pid)

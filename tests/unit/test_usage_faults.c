@@ -5,14 +5,6 @@
  */
 #include "usage_fixture.h"
 
-#include <errno.h>
-#include <sched.h>
-#include <signal.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <sys/wait.h>
-
 /* --- failed commits -------------------------------------------------------------------------- */
 
 static bool lease_is_over(void *arg)
@@ -160,110 +152,6 @@ static void usage_commit_fails_whole_when_the_map_is_full(void **state)
 	oracle_free(&oracle);
 	schedule_free(&schedule);
 	clean();
-}
-
-/* --- a full file system ----------------------------------------------------------------------- */
-
-/* Takes all but `leave` bytes of the file system. */
-static void fill(const char *path, uint64_t leave)
-{
-	struct statvfs fs;
-	FILE *out = fopen(path, "we");
-	uint64_t take;
-	char page[4096] = {0};
-
-	assert_non_null(out);
-	assert_int_equal(statvfs(path, &fs), 0);
-	take = fs.f_bavail * fs.f_bsize;
-	take = take > leave ? take - leave : 0;
-	for (; take >= sizeof(page); take -= sizeof(page))
-		assert_int_equal(fwrite(page, sizeof(page), 1, out), 1);
-	assert_int_equal(fclose(out), 0);
-}
-
-/*
- * Batches against a file system of which another file takes all but a random rest.
- * A commit either succeeds or says full and changes nothing; then the other file
- * goes and the same batch succeeds.  A signal would end the child.
- */
-static void run_on_small_file_system(void)
-{
-	struct usage *usage = open_usage();
-	struct oracle *oracle = oracle_new(3, 7, WINDOW, usage_meta(usage)->incarnation);
-	struct schedule schedule;
-	uint64_t rng = seed;
-	unsigned failures = 0, successes = 0;
-	char filler[128];
-	size_t i = 0;
-
-	snprintf(filler, sizeof(filler), "%s/filler", dir);
-	schedule_make(&schedule, seed, WINDOW, 6000, 30 * MIN_MS);
-	schedule_own(&schedule, usage_meta(usage)->incarnation);
-	while (i < schedule.n) {
-		size_t from = i,
-		       end = i + 1 + schedule_draw(&rng, schedule_draw(&rng, 2) ? 5 : 400);
-		int err;
-
-		fill(filler, 4096 * (uint64_t)schedule_draw(&rng, 400));
-		for (; i < end && i < schedule.n; i++)
-			add_scheduled(usage, oracle, &schedule, i);
-		err = try_commit(usage, schedule.now_ms[i - 1], schedule_draw(&rng, 3));
-		assert_true(err == 0 || err == ERR_FULL);
-		failures += err != 0;
-		successes += err == 0;
-		if (err)
-			assert_int_equal(usage_meta(usage)->next_offset, from ? (int64_t)from : -1);
-		unlink(filler);
-		if (err)
-			commit(usage, schedule.now_ms[i - 1]);
-		if (schedule_draw(&rng, 10) == 0) {
-			compare(usage, oracle, schedule.now_ms[i - 1]);
-			verify(usage);
-		}
-		if (schedule_draw(&rng, 20) == 0) {
-			usage_close(&usage);
-			usage = open_usage();
-		}
-	}
-	compare(usage, oracle, schedule.now_ms[i - 1]);
-	verify(usage);
-	print_message("%u commits refused, %u not\n", failures, successes);
-	assert_true(failures > 0 && successes > 10);
-	usage_close(&usage);
-	oracle_free(&oracle);
-	schedule_free(&schedule);
-}
-
-/* In a mount namespace of its own; false when this is not allowed here. */
-static bool mount_small(const char *path)
-{
-	if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWNS | CLONE_NEWUSER) != 0)
-		return false;
-	if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
-		return false;
-	return mount("tmpfs", path, "tmpfs", 0, "size=4m") == 0;
-}
-
-#define NOT_ALLOWED 77
-
-static void usage_commit_says_full_and_never_faults_on_a_full_file_system(void **state)
-{
-	int status;
-	pid_t pid = fork();
-
-	(void)state;
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		if (!mount_small(dir))
-			_exit(NOT_ALLOWED);
-		run_on_small_file_system(); /* a failed assertion ends in exit(255) here */
-		_exit(0);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFEXITED(status)); /* SIGBUS is what this is about */
-	if (WEXITSTATUS(status) == NOT_ALLOWED)
-		skip();
-	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 /* --- identity -------------------------------------------------------------------------------- */
@@ -545,16 +433,18 @@ static void usage_open_says_corrupt_when_names_or_meta_are(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(usage_commit_keeps_the_batch_when_the_lease_is_over),
-		cmocka_unit_test(usage_reset_goes_back_to_the_committed_state),
-		cmocka_unit_test(usage_commit_fails_whole_when_the_map_is_full),
-		cmocka_unit_test(usage_commit_says_full_and_never_faults_on_a_full_file_system),
-		cmocka_unit_test(usage_open_refuses_the_store_of_another_log),
-		cmocka_unit_test(usage_open_learns_the_cluster_when_it_was_not_known),
-		cmocka_unit_test(usage_open_refuses_options_that_make_no_sense),
-		cmocka_unit_test(usage_works_with_the_widest_window),
-		cmocka_unit_test(usage_readers_say_corrupt_when_a_value_has_not_its_shape),
-		cmocka_unit_test(usage_open_says_corrupt_when_names_or_meta_are),
+		cmocka_unit_test_setup(
+			usage_commit_keeps_the_batch_when_the_lease_is_over, each_setup),
+		cmocka_unit_test_setup(usage_reset_goes_back_to_the_committed_state, each_setup),
+		cmocka_unit_test_setup(usage_commit_fails_whole_when_the_map_is_full, each_setup),
+		cmocka_unit_test_setup(usage_open_refuses_the_store_of_another_log, each_setup),
+		cmocka_unit_test_setup(
+			usage_open_learns_the_cluster_when_it_was_not_known, each_setup),
+		cmocka_unit_test_setup(usage_open_refuses_options_that_make_no_sense, each_setup),
+		cmocka_unit_test_setup(usage_works_with_the_widest_window, each_setup),
+		cmocka_unit_test_setup(
+			usage_readers_say_corrupt_when_a_value_has_not_its_shape, each_setup),
+		cmocka_unit_test_setup(usage_open_says_corrupt_when_names_or_meta_are, each_setup),
 	};
 
 	seed = schedule_seed();

@@ -19,6 +19,7 @@
 #include "oracle.h"
 #include "schedule.h"
 #include "shm/err.h"
+#include "shm/store_private.h"
 #include "shm/usage.h"
 #include "shm/usage_private.h"
 
@@ -79,11 +80,21 @@ static inline int try_commit(struct usage *usage, int64_t now_ms, unsigned sweep
 	return usage_commit(usage, &how);
 }
 
+/* No page in use is beyond what was made sure to have blocks: no commit could have met SIGBUS. */
+static inline void check_reserve(struct usage *usage)
+{
+	struct store_facts facts;
+
+	usage_store_facts(usage, &facts);
+	assert_true(facts.used_bytes <= usage_store(usage)->reserved);
+}
+
 static inline void commit(struct usage *usage, int64_t now_ms)
 {
 	assert_int_equal(try_commit(usage, now_ms, 0), 0);
 	assert_int_equal(usage_pending(usage), 0);
 	assert_false(usage_dirty(usage));
+	check_reserve(usage);
 }
 
 static inline struct store_txn begin_read(struct usage *usage)
@@ -191,6 +202,14 @@ static inline int setup(void **state)
 	(void)state;
 	snprintf(dir, sizeof(dir), "/tmp/tally-test-usage.XXXXXX");
 	return mkdtemp(dir) ? 0 : -1;
+}
+
+/* A test that failed leaves its files. */
+static inline int each_setup(void **state)
+{
+	(void)state;
+	clean();
+	return 0;
 }
 
 static inline int teardown(void **state)
