@@ -14,7 +14,7 @@ per_second() { awk -v n="$1" -v s="$2" 'BEGIN { printf "%.0f", n / s }'; }
 
 broker partitions=8
 note "writing $RECORDS records"
-produce --records "$RECORDS" --tenants 10 --streams "$STREAMS" --policies 2 --spread 100m --seed 1 \
+produce --records "$RECORDS" --tenants 10 --streams "$STREAMS" --size 100-100 --policies 2 --spread 100m --seed 1 \
 	--compression zstd --linger 200
 for p in 0 1 2 3 4 5 6 7; do
 	kcat -Q -b "$BROKERS" -t "$TOPIC:$p:-2" | grep -q 'offset 0' || bail "the broker has dropped records of partition $p: RECORDS is too large for it"

@@ -3,7 +3,8 @@
 . "$(dirname "$0")/lib.sh"
 
 broker partitions=8
-load_start --rate 1500 --tenants 3 --streams 2000 --seed "$SEED"
+# Few and large batches: the broker hands out one a fetch, and replays are many here.
+load_start --linger 500 --rate 1500 --tenants 3 --streams 2000 --seed "$SEED"
 LOAD=$PID
 start_group a b
 
