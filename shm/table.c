@@ -196,10 +196,10 @@ static const struct table_slot *slot_of(const struct table *table, uint32_t part
 	return &slots_of(table->segment.map)[partition];
 }
 
-/* The slots that can be meant: of the topic, and in this file. */
+/* By the size that was mapped: what the file says of itself may change under us. */
 static bool in_range(const struct table *table, uint32_t partition)
 {
-	return partition < table->head->capacity;
+	return partition < (table->segment.size - TABLE_SLOTS_AT) / sizeof(struct table_slot);
 }
 
 #define GET(field) atomic_load_explicit(&slot->field, memory_order_relaxed)

@@ -229,7 +229,11 @@ int tally_stream(
 /*
  * Active streams of a tenant in the order (partition, hash), those after the
  * cursor; at most cap, *n = how many were written.  Start with a zeroed
- * cursor; at the end cursor.done is 1.
+ * cursor; at the end cursor.done is 1.  A partition that cannot answer is
+ * passed over: see basis.  TALLY_ENOTFOUND: a whole listing in one call, and no
+ * partition has heard of the tenant.  Streams seen for the first time while it
+ * goes on may be missed; none that is there all the time is, and none comes twice
+ * (unless a partition gets a new generation meanwhile).
  */
 struct tally_cursor {
 	uint32_t partition;

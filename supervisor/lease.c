@@ -29,13 +29,15 @@ static bool read_contact(const json_t *root, uint64_t *monotonic_ns)
 	if (!json_is_integer(ts) || !json_is_integer(idle) || !is_word(coordinator, "state", "UP"))
 		return false;
 	json_int_t now_us = json_integer_value(ts), idle_us = json_integer_value(idle);
+	if (idle_us < 0) /* it has never spoken */
+		return false;
 	/* All answered: then the broker has seen us no earlier than our last request went out. */
 	json_int_t sent_us = json_integer_value(json_object_get(coordinator, "txidle"));
 	if (!json_integer_value(json_object_get(coordinator, "waitresp_cnt")) && sent_us > idle_us)
 		idle_us = sent_us;
 	if (is_joining(root))
 		idle_us = 0;
-	if (now_us <= 0 || idle_us < 0 || idle_us > now_us)
+	if (now_us <= 0 || idle_us > now_us)
 		return false;
 	*monotonic_ns = (uint64_t)(now_us - idle_us) * 1000;
 	return true;

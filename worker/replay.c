@@ -334,6 +334,7 @@ static void skip_to(struct replay *replay, int64_t offset)
 static void log_trouble(struct replay *replay, const struct source_event *event)
 {
 	bool bad = event->kind == SOURCE_BAD;
+	char quoted[300];
 	unsigned swallowed;
 
 	if (bad)
@@ -341,8 +342,8 @@ static void log_trouble(struct replay *replay, const struct source_event *event)
 	if (!log_limit_pass(bad ? &replay->bad_limit : &replay->other_limit, 10000, &swallowed))
 		return;
 	log_warn(bad ? "replay.bad_batch" : "replay.fetch_error",
-		"next=%lld error=\"%s\" suppressed=%u action=\"trying again\"",
-		(long long)replay->next, event->error, swallowed);
+		"next=%lld error=%s suppressed=%u action=\"trying again\"", (long long)replay->next,
+		log_quote(quoted, sizeof(quoted), event->error), swallowed);
 }
 
 static enum replay_result take(struct replay *replay, const struct source_event *event, int64_t now)

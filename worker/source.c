@@ -78,12 +78,12 @@ static bool is_group_property(const char *name)
 
 static int set(rd_kafka_conf_t *conf, const char *name, const char *value)
 {
-	char why[256];
+	char why[256], quoted[300];
 
 	if (rd_kafka_conf_set(conf, name, value, why, sizeof(why)) == RD_KAFKA_CONF_OK)
 		return 0;
-	log_error("source.option_refused", "name=%s reason=\"%s\" hint=\"see kafka.properties\"",
-		name, why);
+	log_error("source.option_refused", "name=%s reason=%s hint=\"see kafka.properties\"", name,
+		log_quote(quoted, sizeof(quoted), why));
 	return ERR_INVALID;
 }
 
@@ -113,12 +113,14 @@ static int set_all(rd_kafka_conf_t *conf, const struct handoff *handoff)
 static void on_log(const rd_kafka_t *client, int level, const char *facility, const char *text)
 {
 	struct source *source = rd_kafka_opaque(client);
+	char quoted[512];
 	unsigned swallowed;
 
+	log_quote(quoted, sizeof(quoted), text);
 	if (level >= LOG_INFO)
-		log_debug("kafka.log", "facility=%s text=\"%s\"", facility, text);
+		log_debug("kafka.log", "facility=%s text=%s", facility, quoted);
 	else if (log_limit_pass(&source->client_limit, 10000, &swallowed))
-		log_warn("kafka.log", "facility=%s text=\"%s\" suppressed=%u", facility, text,
+		log_warn("kafka.log", "facility=%s text=%s suppressed=%u", facility, quoted,
 			swallowed);
 }
 
@@ -126,12 +128,13 @@ static void on_log(const rd_kafka_t *client, int level, const char *facility, co
 static void on_error(rd_kafka_t *client, int err, const char *text, void *opaque)
 {
 	struct source *source = opaque;
+	char quoted[512];
 	unsigned swallowed;
 
 	(void)client;
 	if (log_limit_pass(&source->error_limit, 10000, &swallowed))
-		log_warn("kafka.error", "code=%s text=\"%s\" suppressed=%u", rd_kafka_err2name(err),
-			text, swallowed);
+		log_warn("kafka.error", "code=%s text=%s suppressed=%u", rd_kafka_err2name(err),
+			log_quote(quoted, sizeof(quoted), text), swallowed);
 }
 
 int source_open(const struct handoff *handoff, struct source **out)
@@ -139,7 +142,7 @@ int source_open(const struct handoff *handoff, struct source **out)
 	static const uint64_t one = 1;
 	struct source *source = calloc(1, sizeof(*source));
 	rd_kafka_conf_t *conf = rd_kafka_conf_new();
-	char why[512];
+	char why[512], quoted[600];
 
 	must(source && conf);
 	if (set_all(conf, handoff) != 0) {
@@ -152,7 +155,8 @@ int source_open(const struct handoff *handoff, struct source **out)
 	rd_kafka_conf_set_opaque(conf, source);
 	source->client = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof(why));
 	if (!source->client) {
-		log_error("source.refused", "reason=\"%s\" hint=\"see kafka.properties\"", why);
+		log_error("source.refused", "reason=%s hint=\"see kafka.properties\"",
+			log_quote(quoted, sizeof(quoted), why));
 		rd_kafka_conf_destroy(conf);
 		free(source);
 		return ERR_INVALID;

@@ -133,13 +133,15 @@ void start_begin(struct start *start, const struct start_store *store, int64_t n
 
 static void note_failure(struct start *start, const char *error)
 {
+	char quoted[256];
 	unsigned swallowed;
 
 	start->facts.failures++;
 	if (log_limit_pass(&start->limit, 10000, &swallowed))
 		log_warn("start.no_offsets",
-			"topic=%s error=\"%s\" failures=%u suppressed=%u action=\"asking again\"",
-			start->handoff->topic, error, start->facts.failures, swallowed);
+			"topic=%s error=%s failures=%u suppressed=%u action=\"asking again\"",
+			start->handoff->topic, log_quote(quoted, sizeof(quoted), error),
+			start->facts.failures, swallowed);
 }
 
 bool start_answer(struct start *start, const struct locate_answer *answer)

@@ -58,6 +58,7 @@ struct worker {
 	unsigned watch_question;
 	int64_t watch_asked_at; /* our position when it was asked */
 	bool watch_waiting;
+	bool lookups_fail;
 	bool clock_off;
 	ev_io source_io, locate_io, control_io;
 	ev_timer tick, due;
@@ -340,7 +341,8 @@ static void on_locate(struct ev_loop *loop, ev_io *io, int events)
 			after_start(worker);
 	} else if (worker->watch_waiting && answer.id == worker->watch_question) {
 		worker->watch_waiting = false;
-		facts_flag(worker->p.facts, FLAG_DEGRADED, answer.end < 0);
+		worker->lookups_fail = answer.end < 0;
+		facts_flag(worker->p.facts, FLAG_DEGRADED, worker->lookups_fail);
 		if (answer.end >= 0)
 			judge(worker, answer.end);
 	}
@@ -464,7 +466,8 @@ static void on_tick(struct ev_loop *loop, ev_timer *timer, int events)
 		mind_the_queue(worker);
 	if (worker->ticks % TICKS_A_SECOND == 0)
 		every_second(worker);
-	if (worker->ticks % TICKS_A_WATCH == 0 && is_reading(worker))
+	if (worker->ticks % (worker->lookups_fail ? TICKS_A_SECOND : TICKS_A_WATCH) == 0 &&
+		is_reading(worker))
 		watch_log(worker);
 	pump(worker); /* should a wake-up ever be missed */
 }
@@ -532,6 +535,7 @@ void worker_run(const struct worker_parts *parts)
 		&worker->replay);
 	start_init(&worker->start, parts->handoff, worker->source, worker->locate);
 	make_watchers(worker);
+	facts_second(parts->facts, parts->usage, host_boot_ns());
 	stats_set(worker->stats, replay_started_at, host_wall_ms());
 	locate_again(worker);
 	ev_run(worker->loop, 0);

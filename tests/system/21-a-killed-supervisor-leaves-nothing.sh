@@ -23,12 +23,13 @@ start()
 }
 
 # What is known of each partition's store since it was first ready.
-declare -A GENERATION NEXT
+declare -A GENERATION NEXT STATES=()
 lost='' reread=''
 remember()
 {
 	local p pid generation state next
 	while read -r p pid generation state next; do
+		STATES[$state]=$((${STATES[$state]:-0} + 1))
 		[ "$next" = null ] || [ "${GENERATION[$p]:-$generation}" != "$generation" ] || NEXT[$p]=$next
 	done < <(slots)
 }
@@ -43,18 +44,22 @@ judge()
 	done < <(status_json | jq -r '.partitions[] | "\(.partition) \(.generation) \(.stats.replay.start_offset) \(.stats.replay.replayed) \(.stats.log_end)"')
 }
 
-killed=0 slowest=0 with_children=0 unclean='' stuck=0 survivors=''
+killed=0 slowest=0 unclean='' stuck=0 survivors=''
+# kill_it KIND
 kill_it()
 {
-	local out ms
-	out=$("$B/tests/kill-tree" "${TALLYD[a]}") || survivors="$survivors $out"
+	local out rc ms
+	out=$("$B/tests/kill-tree" "${TALLYD[a]}" 2>&1)
+	rc=$?
 	wait "${TALLYD[a]}" 2>/dev/null
-	[ $? = 137 ] || unclean="$unclean exit:$killed"
-	unset 'TALLYD[a]'
-	killed=$((killed + 1))
+	case $?:$1 in
+	137:*) killed=$((killed + 1)) ;;
+	0:stopping) rounds+=(early); return ;; # it was quicker than we
+	*) unclean="$unclean $killed:$1:$out"; return ;;
+	esac
+	[ $rc = 0 ] || survivors="$survivors $out"
 	ms=${out#*last_ms=} ms=${ms%%[!0-9]*}
 	[ "$ms" -le $slowest ] || slowest=$ms
-	[[ $out = children=[01]\ * ]] || with_children=$((with_children + 1))
 }
 
 pause() { sleep "$(($1 / 1000)).$(printf %03d $(($1 % 1000)))"; }
@@ -72,11 +77,11 @@ round()
 		wait_ready 8 60
 		judge "$killed"
 		pause $((RANDOM % 300))
-		[ "$1" != stopping ] || { kill -TERM "${TALLYD[a]}"; pause $((RANDOM % 60)); }
+		[ "$1" != stopping ] || kill -TERM "${TALLYD[a]}"
 		;;
 	esac
-	alive "${TALLYD[a]}" || unclean="$unclean gone:$killed:$1"
-	kill_it
+	kill_it "$1"
+	unset 'TALLYD[a]'
 	remember
 }
 
@@ -94,11 +99,13 @@ while [ ${#kinds[@]} -gt 0 ]; do
 done
 rounds+=(rejoin)
 started=$SECONDS
-for kind in "${rounds[@]}"; do round "$kind"; done
-note "$killed times killed in $((SECONDS - started)) s, $with_children times with workers; the slowest child ended after $slowest ms"
+for ((i = 0; i < ${#rounds[@]}; i++)); do round "${rounds[i]}"; done
+note "$killed times killed in $((SECONDS - started)) s; the slowest child ended after $slowest ms"
+note "states of the partitions then: $(for i in "${!STATES[@]}"; do printf '%s %s  ' "$i" "${STATES[$i]}"; done)"
 [ $stuck = 0 ] || note "$stuck times killed in the broker's stuck rebalance"
 
 is $killed $((EARLY + ASSIGNED + READY + STOPPING)) 'so many times it was killed'
+ok 'in the middle of starts and replays, too' test $((${STATES[pending]:-0} + ${STATES[replaying]:-0})) -ge "$ASSIGNED"
 is "$survivors" '' 'no child was alive after a second'
 is "$unclean" '' 'none of the starts had ended by itself'
 
@@ -114,8 +121,7 @@ same_as_oracle 'the stores hold what the log says'
 
 end "$READER"
 is $? 0 'no reader ever had an answer from a store that was not published'
-note "$(grep -v '^violation' "$T/reader.log")"
-unlike "$(cat "$T/reader.log")" violation 'and none crashed'
+note "$(cat "$T/reader.log")"
 
 current=$(slots | awk '{ print "p" $1 "." $3 }' | sort)
 eventually 'nothing is left over but the current generations' \

@@ -283,9 +283,9 @@ static void rundir_never_makes_a_number_twice(void **state)
 {
 	struct run *run = *state;
 	uint64_t last = 0, generation = 0;
-	for (int open = 0; open < 20; open++) {
+	for (int open = 0; open < 10; open++) {
 		assert_int_equal(reopen(run), 0);
-		for (uint32_t p = 0; p < 50; p++) {
+		for (uint32_t p = 0; p < 30; p++) {
 			char name[TABLE_DIR_NAME_SIZE];
 			assert_int_equal(rundir_new_generation(run->rd, p % 3, &generation), 0);
 			assert_true(generation > last && generation <= TABLE_GENERATION_MAX);
