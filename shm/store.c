@@ -88,12 +88,13 @@ static int prepare_file(const char *dir, const char *name, mode_t mode, off_t bl
 	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
 		return ERR_INVALID;
 	fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, mode);
-	if (fd < 0)
-		return err_from_errno(errno);
-	if (fstat(fd, &st) != 0 || fchmod(fd, mode) != 0) {
+	if (fd < 0) /* what is no file of ours is no store */
+		return errno == ELOOP || errno == EISDIR ? ERR_CORRUPT : err_from_errno(errno);
+	if (fstat(fd, &st) != 0 || (S_ISREG(st.st_mode) && fchmod(fd, mode) != 0)) {
 		errnum = errno;
 	} else if (!S_ISREG(st.st_mode)) {
-		errnum = EINVAL;
+		close(fd);
+		return ERR_CORRUPT;
 	} else {
 		*size = st.st_size;
 		while (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, blocks) != 0) {

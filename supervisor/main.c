@@ -393,7 +393,9 @@ static int start(struct daemon *d)
 		return fail("run_dir", why);
 	int err = make_table(d);
 	if (err)
-		return fail(d->config.run_dir, err_text(err));
+		return fail(d->config.run_dir,
+			err == ERR_FULL ? "the file system is full; make room for the table"
+					: err_text(err));
 	/* Not the default loop: that one reaps every child behind our pidfds. */
 	d->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV);
 	must(d->loop);
@@ -439,7 +441,8 @@ static int run(struct daemon *d)
 	sigprocmask(SIG_SETMASK, &blocked, &before);
 	d->exit_code = start(d);
 	sigprocmask(SIG_SETMASK, &before, NULL);
-	if (!d->exit_code) {
+	bool started = !d->exit_code;
+	if (started) {
 		log_info("start.done", "run_dir=%s topic=%s group=%s pid=%d", d->config.run_dir,
 			d->config.topic, d->config.group, getpid());
 		notify_ready();
@@ -447,7 +450,8 @@ static int run(struct daemon *d)
 	}
 	int code = d->exit_code;
 	finish(d);
-	log_info("stop.done", "exit_code=%d", code);
+	if (started) /* else the one line that says why has been said */
+		log_info("stop.done", "exit_code=%d", code);
 	return code;
 }
 

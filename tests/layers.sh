@@ -8,14 +8,15 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${1:-build}
-bad=0
+bad=$(mktemp)	# not empty: a rule was broken (rules run in subshells, at the end of pipes)
+trap 'rm -f "$bad"' EXIT
 
 # rule NAME: what comes on stdin breaks it.
 rule()
 {
 	out=$(cat)
 	if [ -z "$out" ]; then echo "ok - $1"; else
-		echo "not ok - $1"; echo "$out" | sed 's/^/#	/'; bad=1
+		echo "not ok - $1"; echo "$out" | sed 's/^/#	/'; echo "$1" >>"$bad"
 	fi
 }
 sources() { find "$@" -name '*.[ch]'; }
@@ -47,7 +48,10 @@ includes tools | grep -E '"(supervisor|worker|tests)/' | rule 'tools include nei
 includes tools | grep -E '"(tools/)' | rule 'a tool includes its own headers bare, and no other tool'
 includes tools | grep -E 'shm/(store|usage)\.h' | grep -v '^tools/load/' | rule 'tools read through tally.h'
 includes tools supervisor | grep 'rdkafka' | grep -vE '^(tools/(broker|load)|supervisor)/' | rule 'of the tools, only broker and load speak Kafka'
-includes shm supervisor worker tools | grep 'lmdb\.h' | grep -v '^shm/store\.c:' | rule 'only shm/store.c includes lmdb.h'
+includes shm supervisor worker tools | grep 'lmdb\.h' | grep -v '^shm/store[a-z_]*\.[ch]:' | rule 'only shm/store includes lmdb.h'
+includes shm supervisor worker tools | grep '"shm/[a-z]*_private\.h"' |
+	grep -vE '^shm/([a-z]+)[a-z_]*\.[ch]:.*"shm/\1_private\.h"' |
+	rule 'a private header is included by its own module only'
 sources shm supervisor worker tools | xargs grep -Hn 'MDB_NOLOCK' | rule 'MDB_NOLOCK is nowhere'
 
 needs() { ldd "$B/$1" 2>&1 | grep -E "$2|not found|not a dynamic|No such"; }
@@ -68,4 +72,4 @@ done | rule 'libtally.so has all that tally.h promises'
 printf '#include "shm/tally.h"\nint main(void)\n{\n\treturn 0;\n}\n' |
 	${CC:-gcc} -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I. -xc - 2>&1 | rule 'tally.h stands alone, in plain C11'
 
-exit $bad
+[ ! -s "$bad" ]

@@ -66,7 +66,7 @@ wait_for()
 count() { "$B/tallyctl" -d "$T/run" --json status 2>/dev/null | jq "$1"; }
 owned() { [ "$(count .owned)" -gt 0 ]; }
 all_ready() { [ "$(count .ready)" = 8 ]; }
-address() { sed -n 's/.* http\.listen .*address=\([0-9.:]*\).*/\1/p' "$T/tallyd.log" | tail -n 1; }
+address() { cat "$T/run/query.http"; }
 
 say 'A broker with a topic of 8 partitions'
 start broker "$B/tally-broker" --die-with-parent=$$ --topic tally:8 --ready-file "$T/broker.ready"

@@ -10,7 +10,6 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "shm/log.h"
 
@@ -29,7 +28,7 @@ void cpu_pin(int cpu)
 	CPU_SET(cpu, &one);
 	if (sched_getaffinity(0, sizeof(cpu_state.before), &cpu_state.before) != 0 ||
 		sched_setaffinity(0, sizeof(one), &one) != 0)
-		log_debug("worker.not_pinned", "cpu=%d error=\"%s\"", cpu, strerror(errno));
+		log_debug("worker.not_pinned", "cpu=%d errno=%d", cpu, errno);
 	else
 		cpu_state.pinned = true;
 }

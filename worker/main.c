@@ -63,6 +63,8 @@ static void open_stats(const struct handoff *handoff, int dir_fd, struct facts *
 		dir_fd, handoff->partition, handoff->generation, LOCK_WAIT_MS, &stats, &fd);
 	if (err == ERR_BUSY)
 		quit_rebuild(NULL, REBUILD_LOCKED, "an orphan still holds the stats file");
+	if (err == ERR_ACCESS) /* a link: not ours, so the rest is not either */
+		quit_rebuild(NULL, REBUILD_CORRUPT, "the stats file cannot be opened");
 	if (err)
 		quit_internal("stats", err);
 	facts_start(facts, stats); /* fd stays open for life: it is the lock */

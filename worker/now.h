@@ -1,5 +1,5 @@
 /*
- * now.h - the time to count with: wall time plus the instance's offset, as clock.h corrects it.
+ * now.h - the time to count with: wall time as clock.h corrects it, plus the instance's offset.
  */
 #ifndef TALLY_WORKER_NOW_H
 #define TALLY_WORKER_NOW_H
@@ -11,26 +11,27 @@
 #include "shm/table.h"
 
 struct now {
-	const struct table *table; /* its head has the offset, for tests and drills */
+	const struct table *table; /* its head has the offset */
 	struct clock clock;
 };
 
-/* Wall time with the offset in it: what the store's own clock (meta.clock_ms) has in it, too. */
-static inline int64_t now_wall_ms(const struct now *now)
+/* For tests and drills; in force at once, so it is added to the corrected clock, not to wall time.
+ */
+static inline int64_t now_offset_ms(const struct now *now)
 {
-	return host_wall_ms() +
-	       atomic_load_explicit(&now->table->head->clock_offset_ms, memory_order_relaxed);
+	return atomic_load_explicit(&now->table->head->clock_offset_ms, memory_order_relaxed);
 }
 
+/* floor_ms: the store's own clock (meta.clock_ms), which has the offset in it. */
 static inline void now_start(struct now *now, const struct table *table, int64_t floor_ms)
 {
 	now->table = table;
-	clock_start(&now->clock, floor_ms, now_wall_ms(now), host_boot_ns());
+	clock_start(&now->clock, floor_ms - now_offset_ms(now), host_wall_ms(), host_boot_ns());
 }
 
 static inline int64_t now_ms(struct now *now)
 {
-	return clock_now(&now->clock, now_wall_ms(now), host_boot_ns());
+	return clock_now(&now->clock, host_wall_ms(), host_boot_ns()) + now_offset_ms(now);
 }
 
 #endif

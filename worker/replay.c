@@ -17,28 +17,25 @@
 #include "replay.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "quit.h"
+#include "apply.h"
+#include "commit.h"
 
 #include "shm/check.h"
 #include "shm/err.h"
 #include "shm/host.h"
 #include "shm/log.h"
-#include "shm/record.h"
 
 #define MS UINT64_C(1000000)
 
-#define LIVE_RECORDS	    10000 /* a commit of so many is short enough for whoever waits for it */
-#define REPLAY_RECORDS_MIN  50000
-#define REPLAY_FLUSH_MS	    500 /* nobody reads before ready: large batches are what counts */
-#define LIVE_SWEEP_BLOCKS   16
-#define HELD_MIN_MS	    100
-#define HELD_MAX_MS	    2000
-#define QUARANTINE_KEY_SIZE 4
+#define LIVE_RECORDS	   10000 /* a commit of so many is short enough for whoever waits for it */
+#define REPLAY_RECORDS_MIN 50000
+#define REPLAY_FLUSH_MS	   500 /* nobody reads before ready: large batches are what counts */
+#define LIVE_SWEEP_BLOCKS  16
 
 struct replay {
 	struct replay_options o;
+	struct commit commit;
 	int64_t next;	  /* offset to be read */
 	int64_t advanced; /* as the batch in usage knows it */
 	int64_t target, eof;
@@ -48,16 +45,11 @@ struct replay {
 	uint64_t records; /* read since the last commit */
 	uint64_t limit;	  /* commit at so many */
 	uint64_t due_ns;  /* commit it then; 0 = nothing to commit */
-	uint64_t committed_ns;
 	bool flush_now;
-	/* a commit that could not be made */
-	int held; /* ERR_FULL, ERR_LEASE, or 0 */
-	uint64_t held_since_ns;
-	uint32_t held_ms;
-	/* sweeping without records */
+	/* sweeping */
 	uint32_t swept_minute;
 	uint64_t sweep_left;
-	int64_t last_timestamp_ms;
+	int64_t last_timestamp_ms; /* of a record that was applied */
 	uint64_t read_total;
 	struct log_limit bad_limit, other_limit;
 };
@@ -69,6 +61,11 @@ void replay_new(const struct replay_options *options, struct replay **out)
 
 	must(replay);
 	replay->o = *options;
+	replay->commit = (struct commit){.handoff = options->handoff,
+		.table = options->table,
+		.usage = options->usage,
+		.facts = options->facts,
+		.now = options->now};
 	replay->next = replay->advanced = meta->next_offset;
 	replay->print = meta->fingerprint;
 	replay->target = INT64_MAX;
@@ -80,102 +77,26 @@ void replay_new(const struct replay_options *options, struct replay **out)
 
 /* --- committing ---------------------------------------------------------------------------- */
 
-/* Asked right before a commit: the partition must still be ours, in this generation, under a lease.
- */
-static bool may_commit(void *arg)
-{
-	const struct replay *replay = arg;
-	const struct handoff *handoff = replay->o.handoff;
-	const struct table *table = replay->o.table;
-	struct table_entry entry;
-
-	if (atomic_load_explicit(&table->head->retired, memory_order_acquire) ||
-		table_read(table, handoff->partition, &entry) != 0 ||
-		entry.generation != handoff->generation)
-		return false;
-	if (entry.state != PART_PENDING && entry.state != PART_REPLAYING &&
-		entry.state != PART_READY)
-		return false;
-	return host_boot_ns() < entry.lease_until;
-}
-
-static enum worker_flag flag_of(int held)
-{
-	return held == ERR_FULL ? FLAG_STORE_FULL : FLAG_LEASE_OVER;
-}
-
-static void release(struct replay *replay)
-{
-	if (!replay->held)
-		return;
-	facts_flag(replay->o.facts, flag_of(replay->held), false);
-	log_info("replay.resumed", "after=%s held_ms=%llu next=%lld", err_word(replay->held),
-		(unsigned long long)((host_boot_ns() - replay->held_since_ns) / MS),
-		(long long)replay->next);
-	replay->held = 0;
-}
-
-static void hold(struct replay *replay, int err)
-{
-	if (replay->held != err) {
-		if (replay->held)
-			facts_flag(replay->o.facts, flag_of(replay->held), false);
-		facts_flag(replay->o.facts, flag_of(err), true);
-		log_warn("replay.held", "reason=%s next=%lld kept=%zu action=\"%s\"", err_word(err),
-			(long long)replay->next, usage_pending(replay->o.usage),
-			err == ERR_FULL ? "trying again; make room in run_dir"
-					: "trying again while the lease is over");
-		replay->held = err;
-		replay->held_since_ns = host_boot_ns();
-		replay->held_ms = HELD_MIN_MS;
-	} else if (err == ERR_FULL) {
-		replay->held_ms *= 2;
-		if (replay->held_ms > HELD_MAX_MS)
-			replay->held_ms = HELD_MAX_MS;
-	}
-	replay->due_ns = host_boot_ns() + replay->held_ms * MS;
-}
-
-static void committed(struct replay *replay, uint64_t began_ns, int64_t now)
+/* 0, ERR_FULL or ERR_LEASE. */
+static int commit_batch(struct replay *replay, unsigned sweep_blocks)
 {
 	struct stats *stats = replay->o.facts->stats;
+	int64_t now, lag_ms;
+	int err = commit_try(&replay->commit, sweep_blocks, &now);
 
-	replay->committed_ns = host_boot_ns();
-	facts_mirror(replay->o.facts, usage_meta(replay->o.usage));
-	facts_committed(replay->o.facts, began_ns, replay->committed_ns);
+	if (err)
+		return err;
 	stats_set(stats, in_hand, 0);
+	lag_ms = now - replay->last_timestamp_ms;
 	if (replay->last_timestamp_ms >= 0)
-		stats_set(stats, record_lag_ms,
-			now > replay->last_timestamp_ms ? now - replay->last_timestamp_ms : 0);
+		stats_set(stats, record_lag_ms, lag_ms > 0 ? lag_ms : 0);
 	log_debug("replay.commit", "records=%llu next=%lld us=%llu",
 		(unsigned long long)replay->records, (long long)replay->next,
-		(unsigned long long)((replay->committed_ns - began_ns) / 1000));
+		(unsigned long long)(stats_get(stats, commit_ns_last) / 1000));
 	replay->records = 0;
 	replay->due_ns = 0;
 	replay->flush_now = false;
-	release(replay);
-}
-
-/* 0, ERR_FULL or ERR_LEASE; whatever else goes wrong is not healed by trying again here. */
-static int commit(struct replay *replay, unsigned sweep_blocks)
-{
-	uint64_t began_ns = host_boot_ns();
-	struct usage_commit how = {
-		.now_ms = now_ms(replay->o.now),
-		.sweep_blocks = sweep_blocks,
-		.may_commit = may_commit,
-		.arg = replay,
-	};
-	int err = usage_commit(replay->o.usage, &how);
-
-	if (err == ERR_CORRUPT)
-		quit_rebuild(
-			replay->o.facts->stats, REBUILD_CORRUPT, "the store contradicts itself");
-	if (err && err != ERR_FULL && err != ERR_LEASE)
-		quit_internal("commit", err);
-	if (!err)
-		committed(replay, began_ns, how.now_ms);
-	return err;
+	return 0;
 }
 
 /* The batch accounts for every record that was read, whatever happened in between. */
@@ -198,10 +119,12 @@ bool replay_flush(struct replay *replay)
 		return true;
 	}
 	replay->sweep_left -= replay->sweep_left < sweep ? replay->sweep_left : sweep;
-	err = commit(replay, sweep);
-	if (err)
-		hold(replay, err);
-	return err == 0;
+	err = commit_batch(replay, sweep);
+	if (!err)
+		return true;
+	commit_hold(&replay->commit, err);
+	replay->due_ns = replay->commit.retry_ns;
+	return false;
 }
 
 /* So many records make a batch. */
@@ -224,68 +147,15 @@ static uint64_t batch_limit(const struct replay *replay)
  */
 static void set_due(struct replay *replay)
 {
-	if (replay->due_ns || replay->held)
+	if (replay->due_ns)
 		return;
 	if (replay->live)
-		replay->due_ns = replay->committed_ns + replay->o.handoff->flush_ms * MS;
+		replay->due_ns = replay->commit.committed_ns + replay->o.handoff->flush_ms * MS;
 	else
 		replay->due_ns = host_boot_ns() + REPLAY_FLUSH_MS * MS;
 }
 
 /* --- reading ------------------------------------------------------------------------------- */
-
-static bool is_quarantined(const struct handoff *handoff, int64_t offset)
-{
-	for (uint32_t i = 0; i < handoff->n_quarantine; i++)
-		if (handoff->quarantine[i] == offset)
-			return true;
-	return false;
-}
-
-/* Kept as { big-endian length of the key : 4, key, value }. */
-static void quarantine(struct replay *replay, const struct source_event *event)
-{
-	size_t len = QUARANTINE_KEY_SIZE + event->key_len + event->value_len;
-	uint8_t *raw = malloc(len);
-	size_t at = QUARANTINE_KEY_SIZE;
-
-	must(raw);
-	for (int i = 0; i < QUARANTINE_KEY_SIZE; i++)
-		raw[i] = (uint8_t)(event->key_len >> (24 - 8 * i));
-	if (event->key_len)
-		memcpy(raw + at, event->key, event->key_len);
-	if (event->value_len)
-		memcpy(raw + at + event->key_len, event->value, event->value_len);
-	usage_quarantine(replay->o.usage, event->offset, (struct store_bytes){raw, len});
-	free(raw);
-	log_warn("replay.quarantined", "offset=%lld bytes=%zu", (long long)event->offset, len);
-}
-
-static void apply(struct replay *replay, const struct source_event *event, int64_t now)
-{
-	struct record record;
-	enum skip_reason reason;
-
-	if (is_quarantined(replay->o.handoff, event->offset)) {
-		quarantine(replay, event);
-		return;
-	}
-	reason = record_decode(event->value, event->value_len, &record);
-	if (reason != SKIP_NONE) {
-		usage_skip(replay->o.usage, reason);
-		return;
-	}
-#ifdef TALLY_TEST_POISON
-	/* The one trap for tests of the quarantine; only in builds with VARIANT=poison. */
-	if (record.tenant_len == 6 && memcmp(record.tenant, "poison", 6) == 0)
-		abort();
-#endif
-	record.timestamp_ms = event->timestamp_ms;
-	record.offset = event->offset;
-	record_source(event->header, event->header_len, &record);
-	if (usage_add(replay->o.usage, &record, now) == SKIP_NONE)
-		replay->last_timestamp_ms = event->timestamp_ms;
-}
 
 static void take_record(struct replay *replay, const struct source_event *event, int64_t now)
 {
@@ -295,7 +165,8 @@ static void take_record(struct replay *replay, const struct source_event *event,
 	stats_set(replay->o.facts->stats, in_hand, event->offset + 1);
 	if (event->offset > replay->next)
 		usage_gap(replay->o.usage, (uint64_t)(event->offset - replay->next));
-	apply(replay, event, now);
+	if (apply_record(replay->o.usage, replay->o.handoff, event, now) == SKIP_NONE)
+		replay->last_timestamp_ms = event->timestamp_ms;
 	replay->next = event->offset + 1;
 	replay->records++;
 	replay->read_total++;
@@ -334,6 +205,7 @@ static void skip_to(struct replay *replay, int64_t offset)
 static void log_trouble(struct replay *replay, const struct source_event *event)
 {
 	bool bad = event->kind == SOURCE_BAD;
+	bool lost = event->kind == SOURCE_OUT_OF_RANGE || event->kind == SOURCE_UNKNOWN;
 	char quoted[300];
 	unsigned swallowed;
 
@@ -341,9 +213,12 @@ static void log_trouble(struct replay *replay, const struct source_event *event)
 		facts_flag(replay->o.facts, FLAG_BAD_BATCH, true);
 	if (!log_limit_pass(bad ? &replay->bad_limit : &replay->other_limit, 10000, &swallowed))
 		return;
-	log_warn(bad ? "replay.bad_batch" : "replay.fetch_error",
-		"next=%lld error=%s suppressed=%u action=\"trying again\"", (long long)replay->next,
-		log_quote(quoted, sizeof(quoted), event->error), swallowed);
+	log_warn(bad	? "replay.bad_batch"
+		 : lost ? "replay.lost_place"
+			: "replay.fetch_error",
+		"next=%lld error=%s suppressed=%u action=\"%s\"", (long long)replay->next,
+		log_quote(quoted, sizeof(quoted), event->error), swallowed,
+		lost ? "asking the broker where to go on" : "trying again");
 }
 
 static enum replay_result take(struct replay *replay, const struct source_event *event, int64_t now)
@@ -388,7 +263,7 @@ enum replay_result replay_turn(struct replay *replay)
 	struct source_event event;
 	bool empty = true;
 
-	if (replay->held)
+	if (replay->commit.held)
 		return REPLAY_HELD;
 	replay->limit = batch_limit(replay);
 	for (int fetches = 0; fetches < 2; fetches++) {
@@ -406,6 +281,10 @@ enum replay_result replay_turn(struct replay *replay)
 	}
 	if (!replay->live)
 		stats_set(replay->o.facts->stats, replayed, replay->read_total);
+	if (replay->next > replay->advanced) { /* a batch that ends with repeated records */
+		settle(replay);
+		set_due(replay);
+	}
 	if (!flush_if_due(replay))
 		return REPLAY_HELD;
 	return empty ? REPLAY_IDLE : REPLAY_MORE;
@@ -470,25 +349,25 @@ void replay_idle_second(struct replay *replay)
 	uint32_t minute = window_minute_of_ms(now_ms(replay->o.now));
 	uint64_t blocks;
 
-	if (!replay->live || replay->held || meta->streams == 0 || usage_dirty(replay->o.usage))
+	if (!replay->live || replay->due_ns || meta->streams == 0)
 		return;
 	if (minute != replay->swept_minute) {
 		replay->swept_minute = minute;
 		replay->sweep_left = meta->blocks;
 	}
 	blocks = meta->blocks / 50 + LIVE_SWEEP_BLOCKS;
-	if (replay->sweep_left == 0 || host_boot_ns() - replay->committed_ns < 900 * MS)
+	if (replay->sweep_left == 0 || host_boot_ns() - replay->commit.committed_ns < 900 * MS)
 		return;
 	if (blocks > replay->sweep_left)
 		blocks = replay->sweep_left;
 	replay->sweep_left -= blocks;
-	(void)commit(replay, (unsigned)blocks); /* not now: then later */
+	(void)commit_batch(replay, (unsigned)blocks); /* not now: then later */
 }
 
 void replay_check_lease(struct replay *replay)
 {
-	if (!replay->held)
-		facts_flag(replay->o.facts, FLAG_LEASE_OVER, !may_commit(replay));
+	if (!replay->commit.held)
+		facts_flag(replay->o.facts, FLAG_LEASE_OVER, !commit_allowed(&replay->commit));
 }
 
 int64_t replay_next(const struct replay *replay)
@@ -503,5 +382,5 @@ const struct usage_fingerprint *replay_fingerprint(const struct replay *replay)
 
 bool replay_held(const struct replay *replay)
 {
-	return replay->held != 0;
+	return replay->commit.held != 0;
 }

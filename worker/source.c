@@ -89,16 +89,19 @@ static int set(rd_kafka_conf_t *conf, const char *name, const char *value)
 
 static int set_all(rd_kafka_conf_t *conf, const struct handoff *handoff)
 {
-	char number[16];
+	char text[32];
 	int err = 0;
 
 	for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]) && !err; i++)
 		err = set(conf, defaults[i].name, defaults[i].value);
 	/* Known from 2.2 on; an older library has its pause built in, see locate_hurry. */
 	(void)rd_kafka_conf_set(conf, "fetch.queue.backoff.ms", "10", NULL, 0);
-	snprintf(number, sizeof(number), "%u", handoff->queue_records);
+	snprintf(text, sizeof(text), "tally-worker-%u", handoff->partition);
+	if (!err)
+		err = set(conf, "client.id", text);
+	snprintf(text, sizeof(text), "%u", handoff->queue_records);
 	if (!err && handoff->queue_records)
-		err = set(conf, "queued.min.messages", number);
+		err = set(conf, "queued.min.messages", text);
 	for (uint32_t i = 0; i < handoff->n_properties && !err; i++) {
 		const struct handoff_property *p = &handoff->properties[i];
 

@@ -117,6 +117,7 @@ void start_begin(struct start *start, const struct start_store *store, int64_t n
 		.offsets_timeout_ms = handoff->offsets_timeout_ms,
 		.ready_on_failure = handoff->on_lookup_failure == ON_FAILURE_READY,
 	};
+	start->plan = (struct plan){.check = -1};
 	start->print = store->print;
 	start->since_ms = plan_since_ms(now_ms, handoff->window_minutes, handoff->replay_margin_s);
 	start->beyond_ns = 0;

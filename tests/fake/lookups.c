@@ -77,6 +77,8 @@ static struct lookups_answer parse(const char *word)
 		answer.kind = LOOKUPS_NONE;
 	else if (strcmp(word, "timeout") == 0)
 		answer.kind = LOOKUPS_TIMEOUT;
+	else if (strcmp(word, "never") == 0)
+		answer.kind = LOOKUPS_NEVER;
 	else if (strcmp(word, "unavailable") == 0)
 		answer.kind = LOOKUPS_UNAVAILABLE;
 	else if (strcmp(word, "unknown") == 0)
@@ -87,20 +89,27 @@ static struct lookups_answer parse(const char *word)
 	return answer;
 }
 
-static struct lookups_answer answer_from_file(const char *path, enum lookups_what what)
+static struct lookups_answer answer_from_file(
+	const char *path, enum lookups_what what, int partition)
 {
 	static const char *const names[LOOKUPS_WHATS] = {"end", "start", "time"};
 	struct lookups_answer answer = {.kind = LOOKUPS_REAL};
-	char name[16], word[32];
+	char name[16], word[32], ours[16];
 	FILE *file = fopen(path, "re");
 
 	if (!file)
 		return answer;
+	snprintf(ours, sizeof(ours), "%s.%d", names[what], partition);
 	while (fscanf(file, "%15s %31s", name, word) == 2)
-		if (strcmp(name, names[what]) == 0)
+		if (strcmp(name, names[what]) == 0 || strcmp(name, ours) == 0)
 			answer = parse(word);
 	fclose(file);
 	return answer;
+}
+
+static void wait_ms(int ms)
+{
+	nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
 }
 
 static enum lookups_what note(int64_t question)
@@ -128,12 +137,10 @@ rd_kafka_resp_err_t __wrap_rd_kafka_offsets_for_times(
 
 	pthread_mutex_lock(&fake.lock);
 	what = note(element->offset);
-	answer = path ? answer_from_file(path, what) : fake.answer[what];
+	answer = path ? answer_from_file(path, what, element->partition) : fake.answer[what];
 	pthread_mutex_unlock(&fake.lock);
 	if (answer.delay_ms)
-		nanosleep(&(struct timespec){.tv_sec = answer.delay_ms / 1000,
-				  .tv_nsec = answer.delay_ms % 1000 * 1000000L},
-			NULL);
+		wait_ms((int)answer.delay_ms);
 	element->err = RD_KAFKA_RESP_ERR_NO_ERROR;
 	switch (answer.kind) {
 	case LOOKUPS_OFFSET:
@@ -142,6 +149,9 @@ rd_kafka_resp_err_t __wrap_rd_kafka_offsets_for_times(
 	case LOOKUPS_NONE:
 		element->offset = RD_KAFKA_OFFSET_END;
 		break;
+	case LOOKUPS_NEVER:
+		wait_ms(timeout_ms);
+		return RD_KAFKA_RESP_ERR__TIMED_OUT;
 	case LOOKUPS_TIMEOUT:
 		return RD_KAFKA_RESP_ERR__TIMED_OUT;
 	case LOOKUPS_UNAVAILABLE:

@@ -6,11 +6,12 @@
  *
  * In a worker of a system test the answers come from the file that the
  * environment variable TALLY_FAKE_LOOKUPS names, read at each call; one line a
- * question, what is not named is asked for real:
+ * question, the last that fits counts; what is not named is asked for real:
  *
- *	end real | 120 | none | timeout | unavailable | unknown
+ *	end real | 120 | none | timeout | never | unavailable | unknown
  *	start ...
  *	time ...
+ *	time.3 ...	of partition 3 alone
  */
 #ifndef TALLY_TESTS_FAKE_LOOKUPS_H
 #define TALLY_TESTS_FAKE_LOOKUPS_H
@@ -24,6 +25,7 @@ enum lookups_kind {
 	LOOKUPS_OFFSET,	 /* this offset */
 	LOOKUPS_NONE,	 /* -1 without an error: "no such record" */
 	LOOKUPS_TIMEOUT, /* returns an error, the element still holds the question and no error */
+	LOOKUPS_NEVER,	 /* the same, after the whole timeout */
 	LOOKUPS_UNAVAILABLE, /* the element holds an error, the return value does not */
 	LOOKUPS_UNKNOWN	     /* no such topic or partition */
 };

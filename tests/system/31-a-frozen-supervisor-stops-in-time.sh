@@ -81,6 +81,7 @@ end "$LOAD"
 INSTANCE=a same_as_oracle 'a holds what the log says'
 INSTANCE=b same_as_oracle 'b holds what the log says'
 eventually 'what a had before and has no more is gone' 'strangers a' '^$' 10
+eventually 'and nothing is left parked' 'fields "$(facts a)" state | sort -u' '^ready$' 10
 
 end "$WATCH"
 is $? 0 'at no time did two tables say ready for one partition'

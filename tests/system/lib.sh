@@ -181,6 +181,7 @@ cleanup()
 		cp "$T"/*.log "$T"/*.yaml "$T"/*.txt "$B/test-logs/$TEST/" 2>/dev/null
 		diag "logs: $B/test-logs/$TEST (repeat with SEED=$SEED)"
 	fi
+	awk -v t="$T/" 'index($2, t) == 1 { print $2 }' /proc/self/mounts | while read -r at; do umount -l "$at"; done
 	rm -rf "$T"
 	exit $((rc ? rc : FAILED))
 }
@@ -369,7 +370,7 @@ fields()
 # strangers [INSTANCE]: generations that lie in its run directory although no word names them.
 strangers()
 {
-	comm -13 <(fields "$(facts "$1")" partition generation | sed 's/^/p/; s/ /./' | sort) \
+	comm -13 <(fields "$(facts "${1:-$INSTANCE}")" partition generation | sed 's/^/p/; s/ /./' | sort) \
 		<(cd "$T/${1:-$INSTANCE}" && ls -d p*.* 2>/dev/null | sort)
 }
 

@@ -124,6 +124,13 @@ void schedule_make(
 			record->size = UINT64_C(1) << 33;
 		record->timestamp_ms = draw_timestamp(schedule, &state, now_ms);
 		record->offset = (int64_t)i;
+		if (i > 0 &&
+			schedule_draw(&state, 4) == 0) { /* the same moment, maybe another policy */
+			record->tenant = record[-1].tenant;
+			record->tenant_len = record[-1].tenant_len;
+			record->hash = record[-1].hash;
+			record->timestamp_ms = record[-1].timestamp_ms;
+		}
 		draw_source(record, &state, sequences, &schedule->own[i]);
 	}
 }

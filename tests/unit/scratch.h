@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -84,6 +86,16 @@ __attribute__((unused)) static bool scratch_has(int dirfd, const char *name)
 {
 	struct stat st;
 	return !fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW);
+}
+
+/* A child that does not outlive a test that fails. */
+__attribute__((unused)) static pid_t scratch_fork(void)
+{
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	return pid;
 }
 
 /* How a child ended: its exit code, or 128 + the signal. */

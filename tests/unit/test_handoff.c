@@ -265,6 +265,18 @@ static void handoff_is_refused_when_a_value_cannot_be(void **state)
 	assert_int_equal(*adopt, 1);
 	*adopt = 2;
 	assert_int_equal(unpack(data, len, &got), ERR_FORMAT);
+	*adopt = 1;
+	assert_int_equal(unpack(data, len, &got), 0);
+	handoff_free(&got);
+	/* More than fits, with a count of strings that agrees. */
+	uint32_t properties = HANDOFF_PROPERTIES_MAX + 40;
+	uint64_t strings = 3 + 2 * (uint64_t)properties;
+	data = realloc(data, len + strings);
+	memset(data + len, 0, strings);
+	memcpy(data + 16, &strings, sizeof strings);
+	memcpy(data + 24 + offsetof(struct handoff, n_properties), &properties, sizeof properties);
+	for (size_t n = len; n <= len + strings; n++)
+		assert_int_equal(unpack(data, n, &got), ERR_FORMAT);
 	free(data);
 }
 

@@ -3,7 +3,6 @@
  */
 #include "scratch.h"
 
-#include <signal.h>
 #include <sys/socket.h>
 
 #include "shm/err.h"
@@ -174,7 +173,7 @@ static void rundir_is_refused_when_another_supervisor_has_it(void **state)
 	assert_int_equal(reopen(run), 0);
 	rundir_close(&run->rd);
 	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
-	pid_t pid = fork();
+	pid_t pid = scratch_fork();
 	if (!pid) {
 		if (rundir_open(run->path, "", &run->rd, run->why) || write(ready[1], "x", 1) != 1)
 			_exit(1);

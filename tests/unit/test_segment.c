@@ -4,7 +4,6 @@
 #include "scratch.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -131,6 +130,8 @@ static void segment_refuses_a_small_file_when_its_head_is_true(void **state)
 	const struct scratch *s = *state;
 	char *data = good(s->fd);
 	((struct segment_head *)(void *)data)->size = SIZE - 8;
+	assert_int_equal(segment_check(data, SIZE - 8, &spec), ERR_FORMAT);
+	assert_int_equal(segment_check(data, 8, &spec), ERR_FORMAT);
 	scratch_write(s->fd, "f", data, SIZE - 8);
 	assert_int_equal(attach(s->fd), ERR_FORMAT);
 	free(data);
@@ -219,7 +220,7 @@ static void try_to_fill(int dirfd)
 static void segment_is_full_when_the_file_may_not_grow(void **state)
 {
 	const struct scratch *s = *state;
-	pid_t pid = fork();
+	pid_t pid = scratch_fork();
 	if (!pid) {
 		struct rlimit limit = {64 * 1024, 64 * 1024};
 		signal(SIGXFSZ, SIG_IGN);
@@ -234,14 +235,14 @@ static bool mount_small(const char *path)
 {
 	if (unshare(CLONE_NEWNS) && unshare(CLONE_NEWUSER | CLONE_NEWNS))
 		return false;
-	return !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+	return !mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) &&
 	       !mount("tmpfs", path, "tmpfs", 0, "size=64k");
 }
 
 static void segment_is_full_when_the_file_system_is(void **state)
 {
 	const struct scratch *s = *state;
-	pid_t pid = fork();
+	pid_t pid = scratch_fork();
 	if (!pid) {
 		if (!mount_small(s->path))
 			_exit(77);

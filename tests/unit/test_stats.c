@@ -3,7 +3,6 @@
  */
 #include "scratch.h"
 
-#include <signal.h>
 #include <sys/file.h>
 
 #include "shm/err.h"
@@ -147,7 +146,7 @@ static pid_t hold_in_child(int dir, int ms)
 	int ready[2];
 	char byte;
 	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
-	pid_t pid = fork();
+	pid_t pid = scratch_fork();
 	if (!pid) {
 		struct held held;
 		if (create(dir, 0, &held) || write(ready[1], "x", 1) != 1)

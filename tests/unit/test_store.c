@@ -284,9 +284,11 @@ static void store_files_have_their_modes_whatever_the_umask(void **state)
 	(void)state;
 	for (int i = 0; i < 4; i++) {
 		mode_t before = umask(masks[i]);
-		struct store *store = open_writer();
+		struct store *store;
+		int err = store_open_writer(dir, MAP, 1000, &store);
 
 		umask(before);
+		assert_int_equal(err, 0);
 		assert_int_equal(stat(data_path, &st), 0);
 		assert_int_equal(st.st_mode & 07777, 0640);
 		assert_int_equal(stat(lock_path, &st), 0);
@@ -488,6 +490,12 @@ static void find_no_slot(int in, int out)
 	give(out);
 	await(in); /* one of them is dead by now: its slot is taken over */
 	CHECK(store_open_reader(dir, &store) == 0);
+	give(out);
+	await(in); /* somebody else has taken it */
+	store_begin_read(&txn, store);
+	CHECK(txn.err == ERR_BUSY);
+	give(out);
+	await(in); /* and is dead */
 	store_begin_read(&txn, store);
 	CHECK(txn.err == 0);
 	store_abort(&txn);
@@ -495,12 +503,19 @@ static void find_no_slot(int in, int out)
 	give(out);
 }
 
+static void kill_child(struct child *child)
+{
+	kill(child->pid, SIGKILL);
+	assert_int_equal(waitpid(child->pid, NULL, 0), child->pid);
+	close(child->to);
+	close(child->from);
+}
+
 static void store_reader_takes_the_slot_of_a_dead_one(void **state)
 {
 	struct child holders[3], last = start(find_no_slot);
 	struct store_facts facts;
 	struct store *store;
-	int n = 0;
 
 	(void)state;
 	for (int i = 0; i < 3; i++)
@@ -508,22 +523,22 @@ static void store_reader_takes_the_slot_of_a_dead_one(void **state)
 	assert_int_equal(store_open_writer(dir, MAP, 3, &store), 0);
 	assert_int_equal(put(store, "a", "1"), 0);
 	store_facts(store, &facts);
-	/* The writer keeps a slot of its own. */
 	assert_int_equal(facts.readers_max, 3);
-	for (uint32_t taken = facts.readers; taken < facts.readers_max && n < 3; taken++)
-		step(&holders[n++]);
+	assert_int_equal(facts.readers, 1); /* the writer keeps one of its own */
+	step(&holders[0]);
+	step(&holders[1]);
 	step(&last);
-	kill(holders[0].pid, SIGKILL);
-	assert_int_equal(waitpid(holders[0].pid, NULL, 0), holders[0].pid);
+	kill_child(&holders[0]);
+	step(&last);
+	step(&holders[2]);
+	step(&last);
+	kill_child(&holders[2]);
 	step(&last);
 	finish(&last);
-	for (int i = 1; i < 3; i++) {
-		kill(holders[i].pid, SIGKILL);
-		assert_int_equal(waitpid(holders[i].pid, NULL, 0), holders[i].pid);
-	}
+	kill_child(&holders[1]);
 	store_check_readers(store);
 	store_facts(store, &facts);
-	assert_true(facts.readers <= 1);
+	assert_int_equal(facts.readers, 1);
 	store_close(&store);
 }
 

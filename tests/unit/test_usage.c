@@ -130,32 +130,83 @@ static void usage_agrees_with_the_oracle_while_the_sweep_goes_round(void **state
 	clean();
 }
 
-/* Blocks that lost most of their streams are joined. */
-static void usage_sweep_joins_small_neighbours(void **state)
+/* What is alive and in front of the sweep does not hold it up; blocks that lost most are joined. */
+static void usage_sweep_goes_on_where_it_stopped_and_joins_small_neighbours(void **state)
 {
 	struct usage *usage = open_usage();
-	uint64_t full;
-	struct record record;
 	int64_t later = NOW + (WINDOW + RATE_MINUTES) * MIN_MS;
+	uint64_t full;
 
 	(void)state;
+	for (uint64_t i = 0; i < 3000; i++)
+		add(usage, "alive", "", i << 40, 1);
 	for (uint64_t i = 0; i < 10000; i++)
 		add(usage, "a", "", i << 40, 1);
 	commit(usage, NOW);
 	full = usage_meta(usage)->blocks;
-	assert_true(full >= 10000 / 84);
-	for (uint64_t i = 0; i < 10000; i += 50) {
-		record = record_of("a", "", (i << 40) * 7 + 3, 1, later);
-		assert_int_equal(usage_add(usage, &record, later), SKIP_NONE);
+	assert_true(full >= 13000 / 84);
+	for (uint64_t i = 0; i < 10000; i++) {
+		struct record record =
+			record_of(i < 3000 ? "alive" : "a", "", (i << 40) * 7 + 3, 1, later);
+
+		if (i < 3000 || i % 50 == 0)
+			assert_int_equal(usage_add(usage, &record, later), SKIP_NONE);
 	}
 	commit(usage, later);
-	for (int i = 0; i < 40; i++) {
+	for (uint64_t looked_at = 0; looked_at < full + 10; looked_at += 10) {
 		assert_int_equal(try_commit(usage, later, 10), 0);
 		verify(usage);
 	}
-	assert_int_equal(usage_meta(usage)->streams, 200);
-	assert_int_equal(usage_meta(usage)->swept, 9800);
-	assert_true(usage_meta(usage)->blocks < full / 8);
+	assert_int_equal(usage_meta(usage)->streams, 3000 + 140);
+	assert_int_equal(usage_meta(usage)->swept, 9860);
+	assert_true(usage_meta(usage)->blocks < 3000 / 42 + 5 + full / 10);
+	usage_close(&usage);
+	clean();
+}
+
+/* A record of the oldest minute that counts may still look back at four minutes of rate buckets. */
+static void usage_sweep_waits_until_no_record_can_reach_back(void **state)
+{
+	struct usage *usage = open_usage();
+
+	(void)state;
+	add(usage, "t", "", 1, 1);
+	commit(usage, NOW);
+	assert_int_equal(try_commit(usage, NOW + (WINDOW + RATE_MINUTES - 1) * MIN_MS, 9), 0);
+	assert_int_equal(usage_meta(usage)->streams, 1);
+	assert_int_equal(try_commit(usage, NOW + (WINDOW + RATE_MINUTES) * MIN_MS, 9), 0);
+	assert_int_equal(usage_meta(usage)->streams, 0);
+	usage_close(&usage);
+	clean();
+}
+
+static void usage_sweep_leaves_streams_with_unsent_bytes(void **state)
+{
+	struct usage *usage = open_usage();
+	struct store_bytes key, value;
+	struct usage_block block;
+	struct usage_key from;
+	struct store_txn txn;
+	struct usage_stream stream;
+
+	(void)state;
+	for (uint64_t i = 0; i < 50; i++)
+		add(usage, "t", "", i, 1);
+	commit(usage, NOW);
+	store_begin(&txn, usage_store(usage));
+	key_block(&from, 0, 0);
+	assert_true(store_seek(&txn, key_bytes(&from), &key, &value));
+	memcpy(&block, value.data, sizeof(block));
+	block.entry[7].unsent_bytes = 1;
+	store_put_current(&txn, key, (struct store_bytes){.data = &block, .len = sizeof(block)});
+	assert_int_equal(store_commit(&txn), 0);
+	assert_int_equal(try_commit(usage, NOW + 100 * MIN_MS, 10), 0);
+	assert_int_equal(usage_meta(usage)->streams, 1);
+	txn = begin_read(usage);
+	assert_true(usage_find_stream(&txn, 0, 7 * 7 + 3, &stream));
+	assert_int_equal(stream.entry.unsent_bytes, 1);
+	store_abort(&txn);
+	verify(usage);
 	usage_close(&usage);
 	clean();
 }
@@ -234,20 +285,29 @@ static void usage_keeps_blocks_in_order_whatever_the_hashes(void **state)
 	}
 }
 
-/* Equal upper bits must not make the sort quadratic: 300 000 of them in a moment. */
+/* Equal upper bits must not make the sort quadratic: it would take minutes. */
 static void usage_sorts_hashes_with_equal_upper_bits_in_linear_time(void **state)
 {
-	struct usage *usage = open_usage();
-	const uint64_t n = 300000;
+	struct usage_options options = default_options();
+	struct usage *usage;
+	const uint64_t n = 800000;
 
 	(void)state;
+	options.identity.partition = 0;
+	options.identity.partitions = 1;
+	usage = open_with(&options);
+	for (uint64_t i = 0; i < n; i++) {
+		/* Three upper ends, few streams, falling; policies alternate within a stream. */
+		struct record record = record_of(i % 2 ? "a" : "b", i / 50000 % 2 ? "p" : "",
+			(i % 3) << 62 | (n - i) % 50000, 1, NOW);
+
+		assert_int_equal(usage_add(usage, &record, NOW), SKIP_NONE);
+	}
 	alarm(60);
-	for (uint64_t i = 0; i < n; i++)
-		add(usage, i % 2 ? "a" : "b", "", (n - i) % 100000, 1);
 	commit(usage, NOW);
 	alarm(0);
 	verify(usage);
-	assert_int_equal(usage_meta(usage)->streams, 100000);
+	assert_int_equal(usage_meta(usage)->streams, 3 * 50000);
 	usage_close(&usage);
 	clean();
 }
@@ -433,7 +493,12 @@ int main(void)
 			usage_agrees_with_the_oracle_wherever_batches_are_cut, each_setup),
 		cmocka_unit_test_setup(
 			usage_agrees_with_the_oracle_while_the_sweep_goes_round, each_setup),
-		cmocka_unit_test_setup(usage_sweep_joins_small_neighbours, each_setup),
+		cmocka_unit_test_setup(
+			usage_sweep_goes_on_where_it_stopped_and_joins_small_neighbours,
+			each_setup),
+		cmocka_unit_test_setup(
+			usage_sweep_waits_until_no_record_can_reach_back, each_setup),
+		cmocka_unit_test_setup(usage_sweep_leaves_streams_with_unsent_bytes, each_setup),
 		cmocka_unit_test_setup(usage_keeps_blocks_in_order_whatever_the_hashes, each_setup),
 		cmocka_unit_test_setup(
 			usage_sorts_hashes_with_equal_upper_bits_in_linear_time, each_setup),

@@ -112,7 +112,7 @@ static void assert_exit_0(pid_t pid)
 /* Kills it at a random moment, soon after it has begun.  False: it was done before. */
 static bool kill_at_random(pid_t pid, uint64_t *rng)
 {
-	struct timespec moment = {.tv_nsec = 1000 * (long)schedule_draw(rng, 8000)};
+	struct timespec moment = {.tv_nsec = 1000 * (long)schedule_draw(rng, 3000)};
 	bool while_opening = schedule_draw(rng, 4) == 0;
 	int status;
 

@@ -89,6 +89,10 @@ static void usage_reset_goes_back_to_the_committed_state(void **state)
 		for (; n < end; n++)
 			add_scheduled(usage, oracle, &schedule, n);
 		commit(usage, schedule.now_ms[n - 1]);
+		if (schedule_draw(&rng, 5) == 0) {
+			usage_close(&usage);
+			usage = open_usage();
+		}
 	}
 	compare(usage, oracle, schedule.now_ms[n - 1]);
 	verify(usage);
@@ -151,6 +155,37 @@ static void usage_commit_fails_whole_when_the_map_is_full(void **state)
 	assert_true(failures > 10);
 	oracle_free(&oracle);
 	schedule_free(&schedule);
+	clean();
+}
+
+/* Free pages that a reader still sees are none: commit checks that all it used had been reserved.
+ */
+static void usage_commit_reserves_what_a_reader_keeps_from_being_reused(void **state)
+{
+	struct usage *usage = open_usage();
+	struct store_facts facts;
+	struct store_txn reader;
+	uint64_t rng = seed;
+
+	(void)state;
+	for (uint64_t i = 0; i < 5000; i++)
+		add(usage, "t", "", i << 40, 1);
+	commit(usage, NOW);
+	for (int round = 0; round < 4; round++) {
+		reader = begin_read(usage);
+		for (int i = 0; i < 40; i++) {
+			for (int k = 0; k < 300; k++)
+				add(usage, "t", "", (uint64_t)schedule_draw(&rng, 5000) << 40, 1);
+			commit(usage, NOW);
+		}
+		usage_store_facts(usage, &facts);
+		assert_true(facts.last_txn - facts.oldest_reader >= 40);
+		store_abort(&reader);
+		for (int i = 0; i < 5; i++)
+			commit(usage, NOW);
+	}
+	verify(usage);
+	usage_close(&usage);
 	clean();
 }
 
@@ -437,6 +472,8 @@ int main(void)
 			usage_commit_keeps_the_batch_when_the_lease_is_over, each_setup),
 		cmocka_unit_test_setup(usage_reset_goes_back_to_the_committed_state, each_setup),
 		cmocka_unit_test_setup(usage_commit_fails_whole_when_the_map_is_full, each_setup),
+		cmocka_unit_test_setup(
+			usage_commit_reserves_what_a_reader_keeps_from_being_reused, each_setup),
 		cmocka_unit_test_setup(usage_open_refuses_the_store_of_another_log, each_setup),
 		cmocka_unit_test_setup(
 			usage_open_learns_the_cluster_when_it_was_not_known, each_setup),

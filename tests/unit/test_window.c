@@ -139,16 +139,18 @@ static void window_row_agrees_with_a_list_of_all_events(void **state)
 		assert_int_equal(window_row_streams(&row, now), 0);
 		for (size_t i = 0; i < steps && n < EVENTS; i++) {
 			struct event *e = &events[n++];
-			uint32_t back = draw(window + 5);
+			uint32_t back = draw(window + 5), picked;
 
 			now += draw(8) == 0 ? draw(2 * window + 2) : draw(2);
 			*e = (struct event){.minute = now - back};
-			switch (draw(3)) {
+			switch (draw(5)) {
 			case 0:
 				e->bytes = draw(1000000);
 				window_row_add_bytes(&row, e->minute, e->bytes);
 				break;
 			case 1:
+			case 2:
+			case 3:
 				e->streams = 1;
 				window_row_add_stream(&row, e->minute);
 				at[live++] = e->minute;
@@ -158,7 +160,8 @@ static void window_row_agrees_with_a_list_of_all_events(void **state)
 					n--;
 					continue;
 				}
-				e->minute = at[--live];
+				e->minute = at[picked = draw(live)];
+				at[picked] = at[--live];
 				e->streams = -1;
 				window_row_remove_stream(&row, e->minute);
 			}

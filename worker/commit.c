@@ -1,0 +1,109 @@
+/*
+ * commit.c - one commit of the batch: whether it is allowed, and what is done when it cannot be
+ *made.
+ *
+ *	usage_commit ... commit_allowed? -- yes --> committed: facts
+ *	      |               '-- no --> ERR_LEASE --.
+ *	      '-- no room --------> ERR_FULL --------+--> held: the batch is kept, tried again later
+ *
+ * The lease is looked at after all work is done, immediately before LMDB's
+ * commit: a worker that was frozen in the middle of a batch wakes up to a
+ * "no".  What remains is the commit itself, which the supervisor takes off the
+ * lease as an allowance.
+ *
+ * Runs in: worker, main thread.  Blocks in: nowhere (a commit is memory only).
+ */
+#include "commit.h"
+
+#include "quit.h"
+
+#include "shm/err.h"
+#include "shm/host.h"
+#include "shm/log.h"
+
+#define MS	    UINT64_C(1000000)
+#define HELD_MIN_MS 100
+#define HELD_MAX_MS 2000
+
+bool commit_allowed(const struct commit *commit)
+{
+	const struct handoff *handoff = commit->handoff;
+	struct table_entry entry;
+
+	if (atomic_load_explicit(&commit->table->head->retired, memory_order_acquire) ||
+		table_read(commit->table, handoff->partition, &entry) != 0 ||
+		entry.generation != handoff->generation)
+		return false;
+	if (entry.state != PART_PENDING && entry.state != PART_REPLAYING &&
+		entry.state != PART_READY)
+		return false;
+	return host_boot_ns() < entry.lease_until;
+}
+
+static bool may_commit(void *arg)
+{
+	return commit_allowed(arg);
+}
+
+static enum worker_flag flag_of(int held)
+{
+	return held == ERR_FULL ? FLAG_STORE_FULL : FLAG_LEASE_OVER;
+}
+
+static void release(struct commit *commit)
+{
+	if (!commit->held)
+		return;
+	facts_flag(commit->facts, flag_of(commit->held), false);
+	log_info("commit.resumed", "after=%s held_ms=%llu next=%lld", err_word(commit->held),
+		(unsigned long long)((commit->committed_ns - commit->held_since_ns) / MS),
+		(long long)usage_meta(commit->usage)->next_offset);
+	commit->held = 0;
+}
+
+void commit_hold(struct commit *commit, int err)
+{
+	if (commit->held != err) {
+		if (commit->held)
+			facts_flag(commit->facts, flag_of(commit->held), false);
+		facts_flag(commit->facts, flag_of(err), true);
+		log_warn("commit.held", "reason=%s next=%lld kept=%zu action=\"%s\"", err_word(err),
+			(long long)usage_meta(commit->usage)->next_offset,
+			usage_pending(commit->usage),
+			err == ERR_FULL ? "trying again; make room in run_dir"
+					: "trying again until there is a lease");
+		commit->held = err;
+		commit->held_since_ns = host_boot_ns();
+		commit->held_ms = HELD_MIN_MS;
+	} else if (err == ERR_FULL) {
+		commit->held_ms *= 2;
+		if (commit->held_ms > HELD_MAX_MS)
+			commit->held_ms = HELD_MAX_MS;
+	}
+	commit->retry_ns = host_boot_ns() + commit->held_ms * MS;
+}
+
+int commit_try(struct commit *commit, unsigned sweep_blocks, int64_t *now_out)
+{
+	uint64_t began_ns = host_boot_ns();
+	struct usage_commit how = {
+		.now_ms = now_ms(commit->now),
+		.sweep_blocks = sweep_blocks,
+		.may_commit = may_commit,
+		.arg = commit,
+	};
+	int err = usage_commit(commit->usage, &how);
+
+	if (err == ERR_FULL || err == ERR_LEASE)
+		return err;
+	if (err == ERR_CORRUPT)
+		quit_rebuild(commit->facts->stats, REBUILD_CORRUPT, "the store contradicts itself");
+	if (err)
+		quit_internal("commit", err);
+	commit->committed_ns = host_boot_ns();
+	facts_mirror(commit->facts, usage_meta(commit->usage));
+	facts_committed(commit->facts, began_ns, commit->committed_ns);
+	release(commit);
+	*now_out = how.now_ms;
+	return 0;
+}

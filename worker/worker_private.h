@@ -1,0 +1,74 @@
+/*
+ * worker_private.h - what the two halves of the loop share.
+ *
+ *	worker.c       making it; what the supervisor says; what time brings
+ *	worker_read.c  what the broker says: finding the place, reading, being ready
+ */
+#ifndef TALLY_WORKER_WORKER_PRIVATE_H
+#define TALLY_WORKER_WORKER_PRIVATE_H
+
+#include "worker.h"
+
+#include <ev.h>
+#include <stdbool.h>
+
+#include "locate.h"
+#include "replay.h"
+#include "source.h"
+#include "start.h"
+#include "watch.h"
+
+struct worker {
+	struct worker_parts p;
+	struct stats *stats;
+	struct ev_loop *loop;
+	struct source *source;
+	struct locate *locate;
+	struct replay *replay;
+	struct start start;
+	struct watch watch;
+	enum worker_phase phase;
+	bool was_ready; /* this process has said so */
+	unsigned owed;	/* bits 1 << control_kind that the socket had no room for */
+	unsigned ticks;
+	unsigned watch_question;
+	int64_t watch_asked_at; /* our position when it was asked */
+	bool watch_waiting;
+	bool lookups_fail;
+	bool clock_off;
+	ev_io source_io, locate_io, control_io;
+	ev_timer tick, due;
+	ev_idle more;
+};
+
+/* --- worker.c ------------------------------------------------------------------------------ */
+
+void worker_enter(struct worker *worker, enum worker_phase phase);
+
+/* To the supervisor; what the socket has no room for is owed until the next tick. */
+void worker_tell(struct worker *worker, enum control_kind kind);
+
+/* --- worker_read.c ------------------------------------------------------------------------- */
+
+/* Finds out where to start, or where to go on. */
+void worker_locate(struct worker *worker);
+
+/* A bounded piece of work on what has arrived. */
+void worker_pump(struct worker *worker);
+
+/* REPLAYING or LIVE: not looking for the place, not ending. */
+bool worker_is_reading(const struct worker *worker);
+
+/* Asks for the end of the log: has reading stalled, has the log shrunk? */
+void worker_watch(struct worker *worker);
+
+/* Nothing is read any more. */
+void worker_stop_reading(struct worker *worker);
+
+/* Callbacks of the watchers of the same name. */
+void worker_on_source(struct ev_loop *loop, ev_io *io, int events);
+void worker_on_more(struct ev_loop *loop, ev_idle *idle, int events);
+void worker_on_due(struct ev_loop *loop, ev_timer *timer, int events);
+void worker_on_locate(struct ev_loop *loop, ev_io *io, int events);
+
+#endif
