@@ -41,26 +41,21 @@ static void read_from(struct plan *plan, int64_t from)
 }
 
 /*
- * The first offset that is young enough to count; false when more must be known
- * first (plan->action says what).  `*found` is false when it is a guess on the
- * safe side and not a finding.
+ * The first offset that is young enough to count: the log's start when that
+ * cannot be found out.  False when more must be known first (plan->action says what).
  */
-static bool first_young(
-	const struct plan_facts *facts, struct plan *plan, int64_t *offset, bool *found)
+static bool first_young(const struct plan_facts *facts, struct plan *plan, int64_t *offset)
 {
 	*offset = facts->start;
-	*found = false;
 	switch (facts->time) {
 	case TIME_FOUND:
 		*offset = max64(facts->start, min64(facts->time_offset, facts->end));
-		*found = true;
 		return true;
 	case TIME_NONE:
 		if (facts->tail == TAIL_UNREAD) {
 			plan->action = PLAN_TAIL;
 			return false;
 		}
-		*found = facts->tail != TAIL_FAILED;
 		if (facts->tail == TAIL_OLD)
 			*offset = facts->end;
 		return true;
@@ -73,11 +68,10 @@ static bool first_young(
 static void plan_fresh(const struct plan_facts *facts, struct plan *plan)
 {
 	int64_t from;
-	bool found;
 
 	if (facts->start >= facts->end)
 		read_from(plan, facts->end);
-	else if (first_young(facts, plan, &from, &found))
+	else if (first_young(facts, plan, &from))
 		read_from(plan, from);
 }
 
@@ -99,12 +93,11 @@ static void plan_fresh(const struct plan_facts *facts, struct plan *plan)
 static void plan_gap(const struct plan_facts *facts, struct plan *plan)
 {
 	int64_t from = facts->start;
-	bool found = false;
 
 	plan->gap = facts->start - facts->stored;
-	if (facts->start < facts->end && !first_young(facts, plan, &from, &found))
+	if (facts->start < facts->end && !first_young(facts, plan, &from))
 		return;
-	if (facts->never_ready || (found && from > facts->start))
+	if (facts->never_ready || from > facts->start)
 		read_from(plan, from);
 	else
 		rebuild(plan, REBUILD_GAP);

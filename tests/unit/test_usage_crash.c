@@ -24,7 +24,8 @@
 struct shared {
 	uint8_t incarnation[INCARNATION_SIZE];
 	int64_t next_offset; /* as found by the checker; -1: nothing yet */
-	_Atomic int started; /* the child has opened the store */
+	_Atomic unsigned
+		steps; /* of the child: 1 when it has opened the store, 1 more per commit */
 };
 
 static struct shared *shared;
@@ -58,7 +59,7 @@ _Noreturn static void work(struct schedule *schedule, uint64_t rng)
 	size_t i = next < 0 ? 0 : (size_t)next;
 
 	schedule_own(schedule, usage_meta(usage)->incarnation);
-	shared->started = 1;
+	shared->steps = 1;
 	while (i < schedule->n) {
 		size_t end = i + 1 + schedule_draw(&rng, BATCH_MAX);
 		struct usage_commit how = {.sweep_blocks = schedule_draw(&rng, 3)};
@@ -69,6 +70,7 @@ _Noreturn static void work(struct schedule *schedule, uint64_t rng)
 		how.now_ms = schedule->now_ms[i - 1];
 		err = usage_commit(usage, &how);
 		CHECK(err == 0, "%s", err_word(err));
+		shared->steps++;
 	}
 	_exit(0);
 }
@@ -109,14 +111,24 @@ static void assert_exit_0(pid_t pid)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* Kills it at a random moment, soon after it has begun.  False: it was done before. */
+static bool has_exited(pid_t pid)
+{
+	siginfo_t info = {0};
+
+	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid;
+}
+
+/*
+ * Kills it while it opens the store, or at a random moment after so many commits.
+ * False: it was done before.
+ */
 static bool kill_at_random(pid_t pid, uint64_t *rng)
 {
-	struct timespec moment = {.tv_nsec = 1000 * (long)schedule_draw(rng, 3000)};
-	bool while_opening = schedule_draw(rng, 4) == 0;
+	struct timespec moment = {.tv_nsec = 1000 * (long)schedule_draw(rng, 2000)};
+	unsigned steps = schedule_draw(rng, 8);
 	int status;
 
-	while (!while_opening && !shared->started)
+	while (shared->steps < steps && !has_exited(pid))
 		sched_yield();
 	nanosleep(&moment, NULL);
 	kill(pid, SIGKILL);
@@ -149,7 +161,7 @@ static void usage_content_is_the_oracles_after_every_kill(void **state)
 				shared->incarnation);
 			done = 0;
 		}
-		shared->started = 0;
+		shared->steps = 0;
 		pid = fork();
 		if (pid == 0)
 			work(&schedule, rng);

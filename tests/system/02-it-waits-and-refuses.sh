@@ -1,0 +1,58 @@
+# 02-it-waits-and-refuses.sh - an unreachable broker is waited for and shown; what cannot be right is
+# refused with one line that says what to do; SIGHUP reads what can be read again.
+. "$(dirname "$0")/lib.sh"
+
+# A port that is free: a broker has just given it back.
+broker partitions=4
+end "$BROKER"
+port=${BROKERS##*:}
+rm -f "$T/broker.in" "$T/broker.ready"
+
+start_tallyd
+eventually 'without a broker tallyd stays up, and says what it waits for' 'ctl status' 'no_broker' 20
+eventually 'and logs which broker' "cat '$T/a.log'" "topic.waiting reason=no_broker brokers=.?$BROKERS" 10
+wait_until http_address '[0-9]'
+is "$(curl -s -o /dev/null -w '%{http_code}' "http://$(http_address)/healthz")" 200 'its query process is healthy meanwhile'
+is "$(curl -s -o /dev/null -w '%{http_code}' "http://$(http_address)/ready")" 503 'but not ready'
+
+spawn broker2 "$B/tally-broker" --port "$port" --die-with-parent=$$ --topic "$TOPIC:4" --ready-file "$T/broker.ready"
+until_true 10 test -s "$T/broker.ready" || bail 'the broker did not come back on its port'
+wait_ready 4
+pass 'when the broker is there, all partitions become ready without a restart'
+
+# SIGHUP: what can be read again is, what is wrong changes nothing.
+write_config a clock_offset=5m log_level=info
+kill -HUP "${TALLYD[a]}"
+eventually 'SIGHUP reads clock_offset again' 'status_json | jq .clock_offset_ms' '^300000$' 10
+echo 'nonsense: 1' >>"$T/a.yaml"
+kill -HUP "${TALLYD[a]}"
+eventually 'a reload that is wrong is refused with line and key' "cat '$T/a.log'" 'reload.refused.*:[0-9]+: nonsense' 10
+is "$(status_json | jq .clock_offset_ms)" 300000 'and changes nothing'
+alive "${TALLYD[a]}" && pass 'tallyd goes on'
+write_config a
+stop_tallyd
+is $? 0 'the stop is orderly'
+
+# A partition count that the topic has not.
+write_config b kafka.partitions=8 kafka.group=other
+timeout 30 "$B/tallyd" -c "$T/b.yaml" >"$T/refused.txt" 2>&1
+is $? 2 'a configured partition count that differs ends it with exit code 2'
+like "$(cat "$T/refused.txt")" 'has=4 kafka.partitions=8 action="set kafka.partitions to 4' 'and a line that says what to do'
+
+# The configuration itself.
+refused()
+{
+	printf '%s\n' "${@:2}" >"$T/bad.yaml"
+	"$B/tallyd" -t -c "$T/bad.yaml" >"$T/refused.txt" 2>&1
+	is "$? $(wc -l <"$T/refused.txt")" '2 1' "$1: exit code 2 and one line"
+}
+refused 'an unknown key' "run_dir: $T/c" 'kafka:' '  brokers: 127.0.0.1:1' '  topic: t' '  grup: x'
+like "$(cat "$T/refused.txt")" 'bad.yaml:5: kafka.grup.*group' 'it names line, key and the nearest known one'
+refused 'a property that is Tally'"'"'s own' "run_dir: $T/c" 'kafka:' '  brokers: 127.0.0.1:1' '  topic: t' '  properties:' '    group.id: x'
+like "$(cat "$T/refused.txt")" 'bad.yaml:6: .*group.id.*kafka.group' 'it names the option to use instead'
+refused 'a property that librdkafka does not know' "run_dir: $T/c" 'kafka:' '  brokers: 127.0.0.1:1' '  topic: t' '  properties:' '    no.such.thing: x'
+like "$(cat "$T/refused.txt")" 'no.such.thing' 'it names the property'
+refused 'a missing topic name' "run_dir: $T/c" 'kafka:' '  brokers: 127.0.0.1:1'
+like "$(cat "$T/refused.txt")" 'kafka.topic' 'it names the option'
+ok 'the sample file is good' "$B/tallyd" -t -c etc/tally.yaml
+done_testing
