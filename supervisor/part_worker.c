@@ -191,10 +191,13 @@ static void reaped(struct part *part, const siginfo_t *status)
 	struct stats_copy stats;
 	if (rebuild) {
 		last_words(part, &stats);
-		note_death(part, DEATH_REBUILD, (int)stats.rebuild_reason);
+		/* One that could not lock its stats could not write its reason there either. */
+		enum rebuild_reason reason = stats.rebuild_reason
+						     ? (enum rebuild_reason)stats.rebuild_reason
+						     : REBUILD_LOCKED;
+		note_death(part, DEATH_REBUILD, (int)reason);
 		log_warn("worker.rebuild", "partition=%u generation=%" PRIu64 " reason=%s",
-			part->number, part->generation,
-			rebuild_reason_word((enum rebuild_reason)stats.rebuild_reason));
+			part->number, part->generation, rebuild_reason_word(reason));
 	} else {
 		note_death(part,
 			part->hung ? DEATH_HANG
