@@ -196,7 +196,7 @@ unit-asan:
 unit-valgrind: $(UNIT)
 	$(call run_unit,valgrind -q --error-exitcode=9 --leak-check=full)
 
-TEST_TIMEOUT ?= 300
+TEST_TIMEOUT ?= 400
 system: all test-programs
 	B="$(abspath $B)" prove --timer -j1 --exec 'timeout -k 20 $(TEST_TIMEOUT) bash' $(TESTS)
 

@@ -49,11 +49,11 @@ const char *part_state_word(enum part_state state);
 /* How a worker ended last. */
 enum part_death {
 	DEATH_NONE,
-	DEATH_EXIT,	/* it exited by itself; `death_code` is the exit code */
-	DEATH_SIGNAL,	/* `death_code` is the signal */
-	DEATH_HANG,	/* no heartbeat: we sent SIGABRT, then SIGKILL */
-	DEATH_SPAWN,	/* it could not be started; `death_code` is errno */
-	DEATH_REBUILD,	/* it asked for a new generation; `death_code` is an enum rebuild_reason */
+	DEATH_EXIT,    /* it exited by itself; `death_code` is the exit code */
+	DEATH_SIGNAL,  /* `death_code` is the signal */
+	DEATH_HANG,    /* no heartbeat: we sent SIGABRT, then SIGKILL */
+	DEATH_SPAWN,   /* it could not be started; `death_code` is errno */
+	DEATH_REBUILD, /* it asked for a new generation; `death_code` is an enum rebuild_reason */
 	DEATH_KINDS
 };
 const char *part_death_word(enum part_death death);
@@ -90,16 +90,16 @@ static inline uint64_t table_word_generation(uint64_t word)
 
 struct table_slot {
 	_Atomic uint64_t word;
-	_Atomic uint64_t lease_until;	/* CLOCK_BOOTTIME ns; 0 = none */
-	_Atomic uint64_t assigned_at;	/* Unix ns of the assignment */
-	_Atomic uint64_t changed_at;	/* Unix ns of the last change of state */
-	_Atomic uint32_t pid;		/* the worker's, 0 = none; for people, never for kill() */
-	_Atomic uint32_t restarts;	/* of the worker, in this generation */
-	_Atomic uint32_t death;		/* enum part_death */
+	_Atomic uint64_t lease_until; /* CLOCK_BOOTTIME ns; 0 = none */
+	_Atomic uint64_t assigned_at; /* Unix ns of the assignment */
+	_Atomic uint64_t changed_at;  /* Unix ns of the last change of state */
+	_Atomic uint32_t pid;	      /* the worker's, 0 = none; for people, never for kill() */
+	_Atomic uint32_t restarts;    /* of the worker, in this generation */
+	_Atomic uint32_t death;	      /* enum part_death */
 	_Atomic int32_t death_code;
-	_Atomic uint64_t death_at;	/* Unix ns */
-	_Atomic uint32_t quarantined;	/* offsets that the worker passes over */
-	_Atomic uint32_t retry_in_ms;	/* back-off before the next start; 0 = none */
+	_Atomic uint64_t death_at;    /* Unix ns */
+	_Atomic uint32_t quarantined; /* offsets that the worker passes over */
+	_Atomic uint32_t retry_in_ms; /* back-off before the next start; 0 = none */
 	uint8_t reserved[64];
 };
 _Static_assert(sizeof(struct table_slot) == 128, "file format");
@@ -124,15 +124,16 @@ struct table_head {
 	char lmdb_version[TABLE_NAME_SIZE];
 	/* Written all the time, on a cache line of their own. */
 	_Alignas(64) _Atomic uint64_t heartbeat; /* CLOCK_BOOTTIME ns, once a second */
-	_Atomic int64_t clock_offset_ms;	 /* added to wall time by every process: for tests and drills */
-	_Atomic uint32_t partitions;		 /* of the topic; 0 = not known yet */
-	_Atomic uint32_t retired;		 /* 1: another table has taken this one's place */
-	_Atomic uint32_t group_state;		 /* enum group_state */
-	_Atomic uint32_t stopped;		 /* 1: the supervisor has stopped in order */
+	_Atomic int64_t
+		clock_offset_ms;     /* added to wall time by every process: for tests and drills */
+	_Atomic uint32_t partitions; /* of the topic; 0 = not known yet */
+	_Atomic uint32_t retired;    /* 1: another table has taken this one's place */
+	_Atomic uint32_t group_state; /* enum group_state */
+	_Atomic uint32_t stopped;     /* 1: the supervisor has stopped in order */
 	_Atomic uint32_t query_pid;
 	_Atomic uint32_t query_restarts;
 	_Atomic uint64_t limits_version;
-	_Atomic uint64_t rebalances;
+	_Atomic uint64_t rebalances; /* assignments received */
 	_Atomic uint64_t lost_events;
 };
 

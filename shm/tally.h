@@ -104,7 +104,7 @@ struct tally_instance {
 	uint32_t ready;	      /* of those, ready right now */
 	uint32_t window_minutes, rate_minutes;
 	uint32_t supervisor_pid, query_pid, query_restarts;
-	uint64_t rebalances, lost_events;
+	uint64_t rebalances, lost_events; /* assignments received; losses of membership */
 	int64_t started_at_ms;
 	int64_t heartbeat_age_ms; /* of the supervisor */
 	int64_t clock_offset_ms;

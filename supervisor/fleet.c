@@ -191,6 +191,7 @@ static void start_grace(struct fleet *fleet)
 void fleet_assigned(struct fleet *fleet, const uint32_t *list, size_t n, bool full)
 {
 	must(fleet->partitions);
+	atomic_fetch_add(&table_head_mut(fleet->opt.table)->rebalances, 1);
 	for (size_t i = 0; i < n; i++) {
 		struct part *part = &fleet->parts[list[i]];
 		if (part->number >= fleet->partitions)
@@ -229,8 +230,8 @@ static void on_deadline(struct ev_loop *loop, ev_timer *w, int revents)
 void fleet_revoked(struct fleet *fleet, const uint32_t *list, size_t n, enum group_loss loss)
 {
 	enum life_event event = loss == GROUP_REVOKED ? ON_REVOKED : ON_LOST;
-	struct table_head *head = table_head_mut(fleet->opt.table);
-	atomic_fetch_add(loss == GROUP_LOSS ? &head->lost_events : &head->rebalances, 1);
+	if (loss == GROUP_LOSS)
+		atomic_fetch_add(&table_head_mut(fleet->opt.table)->lost_events, 1);
 	fleet->unacknowledged++;
 	if (loss != GROUP_REVOKED) { /* the grace starts anew, at the assignment after this */
 		ev_timer_stop(fleet->opt.loop, &fleet->grace);

@@ -124,7 +124,8 @@ static int refuse(char why[512], int err, const char *path, const char *what)
 
 static int open_directory(const char *path, char why[512])
 {
-	if (mkdir(path, 02750) && errno != EEXIST) {
+	bool made = !mkdir(path, 0750);
+	if (!made && errno != EEXIST) {
 		snprintf(why, 512, "%s: cannot create it: %s; create it for this user, mode 2750",
 			path, strerror(errno));
 		return -1;
@@ -133,6 +134,8 @@ static int open_directory(const char *path, char why[512])
 	if (fd < 0)
 		snprintf(why, 512, "%s: %s; run_dir must be a directory of this user, not a link",
 			path, strerror(errno));
+	else if (made) /* mkdir takes no setgid bit, and obeys the umask */
+		fchmod(fd, 02750);
 	return fd;
 }
 

@@ -18,7 +18,7 @@ worker=$(pid_of 0)
 supervisor=${TALLYD[a]}
 unlike "$(tr '\0' ' ' <"/proc/$worker/cmdline")" "$BROKERS|$T" 'a worker is told nothing in its arguments'
 unlike "$(cat "/proc/$supervisor/maps")" 'data\.mdb|liblmdb' 'the supervisor has no store open and no LMDB'
-like "$(stat -c %a "$(run_dir)")" '^2?750$' 'the run directory is closed to others'
+is "$(stat -c %a "$(run_dir)")" 2750 'the run directory is closed to others'
 
 # Records that come later are counted too.
 produce --records 200

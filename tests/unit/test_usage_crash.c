@@ -72,6 +72,7 @@ _Noreturn static void work(struct schedule *schedule, uint64_t rng)
 		CHECK(err == 0, "%s", err_word(err));
 		shared->steps++;
 	}
+	usage_close(&usage);
 	_exit(0);
 }
 
@@ -99,6 +100,7 @@ _Noreturn static void check(struct schedule *schedule, struct oracle *oracle, in
 	store_abort(&txn);
 	shared->next_offset = next;
 	memcpy(shared->incarnation, meta->incarnation, INCARNATION_SIZE);
+	usage_close(&usage);
 	_exit(0);
 }
 
@@ -141,8 +143,9 @@ static bool kill_at_random(pid_t pid, uint64_t *rng)
 
 static void usage_content_is_the_oracles_after_every_kill(void **state)
 {
-	struct schedule schedule = {0};
-	struct oracle *oracle = NULL;
+	static struct schedule
+		schedule; /* static: children leave them, and a leak check is told so */
+	static struct oracle *oracle;
 	uint64_t rng = seed, lists = 0;
 	int64_t done = 0;
 	unsigned kills = 0, moved = 0;

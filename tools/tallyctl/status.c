@@ -266,16 +266,24 @@ static json_t *json_stats(const struct tally_partition *p)
 	return to;
 }
 
+static const char *number_text(char text[CTL_TEXT_SIZE], uint64_t value)
+{
+	snprintf(text, CTL_TEXT_SIZE, "%" PRIu64, value);
+	return text;
+}
+
 static json_t *json_partition(const struct tally_partition *p)
 {
 	json_t *to = json_object(), *death = json_object();
+	char number[CTL_TEXT_SIZE];
 	ctl_json_count(to, "partition", p->partition);
 	ctl_json_text(to, "state", p->state);
 	json_object_set_new(to, "ready", json_boolean(p->ready));
-	ctl_json_count(to, "generation", p->generation);
+	/* As text: most readers of JSON round numbers above 2^53. */
+	ctl_json_text(to, "generation", number_text(number, p->generation));
 	ctl_json_count(to, "pid", p->pid);
 	ctl_json_int(to, "lease_ms", p->lease_ms);
-	ctl_json_int(to, "assigned_at_ns", p->assigned_at_ns);
+	ctl_json_text(to, "assigned_at_ns", number_text(number, (uint64_t)p->assigned_at_ns));
 	ctl_json_int(to, "changed_at_ms", p->changed_at_ms);
 	ctl_json_count(to, "restarts", p->restarts);
 	ctl_json_count(to, "retry_in_ms", p->retry_in_ms);
