@@ -177,8 +177,8 @@ static bool is_plausible(const struct handoff *h)
 	return adopt <= 1 && (unsigned)h->log_level <= LOG_LEVEL_DEBUG &&
 	       (unsigned)h->on_lookup_failure <= ON_FAILURE_READY &&
 	       h->generation <= TABLE_GENERATION_MAX && h->partitions &&
-	       h->partition < h->partitions && h->partition < TABLE_CAPACITY &&
-	       h->window_minutes && h->window_minutes <= WINDOW_MINUTES_MAX;
+	       h->partition < h->partitions && h->partition < TABLE_CAPACITY && h->window_minutes &&
+	       h->window_minutes <= WINDOW_MINUTES_MAX;
 }
 
 static int parse(const char *data, size_t len, struct handoff *h)

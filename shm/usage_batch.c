@@ -3,11 +3,11 @@
  *
  *	record -> misrouted? own? duplicate? too old? -> names to ids -> items[n++]
  *
- *	sort: stable radix over hash bits 42..63, then over the tenant,
- *	      then one insertion pass for what the other bits still leave
+ *	sort: stable radix over the upper bits of tenant and hash put together, as many
+ *	      as tell most items apart; then one insertion pass for what is left
  *
  * Hashes come from outside.  When they share their upper bits the insertion pass
- * would be quadratic, so it has a budget; beyond it all 64 bits are sorted by radix.
+ * would be quadratic, so it has a budget; beyond it all bits are sorted by radix.
  *
  * Runs in: worker.  Blocks in: nowhere.
  */
@@ -160,23 +160,29 @@ static bool insertion_sort(struct item *items, size_t n, size_t budget)
 	return true;
 }
 
-static unsigned item_digit(const struct item *item, bool by_tenant, unsigned shift)
+/* The upper 64 bits of tenant and hash put together, where tenants need `tenant_bits`. */
+static uint64_t item_key(const struct item *item, unsigned tenant_bits)
 {
-	uint64_t key = by_tenant ? item->tenant : item->hash;
+	if (tenant_bits == 0)
+		return item->hash;
+	return (uint64_t)item->tenant << (64 - tenant_bits) | item->hash >> tenant_bits;
+}
 
-	return (unsigned)(key >> shift) & (RADIX_SIZE - 1);
+static unsigned item_digit(const struct item *item, unsigned tenant_bits, unsigned shift)
+{
+	return (unsigned)(item_key(item, tenant_bits) >> shift) & (RADIX_SIZE - 1);
 }
 
 /* One stable pass from items to spare, which then change places; nothing when all digits are equal.
  */
-static void radix_pass(struct batch *batch, bool by_tenant, unsigned shift)
+static void radix_pass(struct batch *batch, unsigned tenant_bits, unsigned shift)
 {
 	size_t at[RADIX_SIZE] = {0}, sum = 0;
 	struct item *from = batch->items, *to = batch->spare;
 
 	for (size_t i = 0; i < batch->n; i++)
-		at[item_digit(&from[i], by_tenant, shift)]++;
-	if (at[item_digit(&from[0], by_tenant, shift)] == batch->n)
+		at[item_digit(&from[i], tenant_bits, shift)]++;
+	if (at[item_digit(&from[0], tenant_bits, shift)] == batch->n)
 		return;
 	for (unsigned d = 0; d < RADIX_SIZE; d++) {
 		size_t count = at[d];
@@ -185,24 +191,51 @@ static void radix_pass(struct batch *batch, bool by_tenant, unsigned shift)
 		sum += count;
 	}
 	for (size_t i = 0; i < batch->n; i++)
-		to[at[item_digit(&from[i], by_tenant, shift)]++] = from[i];
+		to[at[item_digit(&from[i], tenant_bits, shift)]++] = from[i];
 	batch->items = to;
 	batch->spare = from;
 }
 
-static void radix_tenants(struct batch *batch)
+static unsigned bits_of(uint64_t value)
 {
-	uint32_t max = 0;
+	return value ? 64 - (unsigned)__builtin_clzll(value) : 0;
+}
+
+static uint32_t highest_tenant(const struct batch *batch)
+{
+	uint32_t highest = 0;
 
 	for (size_t i = 0; i < batch->n; i++)
-		if (batch->items[i].tenant > max)
-			max = batch->items[i].tenant;
-	for (unsigned shift = 0; shift < 32 && max >> shift; shift += RADIX_BITS)
-		radix_pass(batch, true, shift);
+		if (batch->items[i].tenant > highest)
+			highest = batch->items[i].tenant;
+	return highest;
+}
+
+/* As many upper bits of (tenant, hash) as tell most of n items apart. */
+static void radix_upper(struct batch *batch, unsigned tenant_bits)
+{
+	unsigned bits = tenant_bits + bits_of(batch->n) - 1;
+	unsigned passes = (bits + RADIX_BITS - 1) / RADIX_BITS;
+
+	if (passes * RADIX_BITS > 64)
+		passes = 64 / RADIX_BITS;
+	for (; passes > 0; passes--)
+		radix_pass(batch, tenant_bits, 64 - passes * RADIX_BITS);
+}
+
+/* All bits of the hash, then all of the tenant. */
+static void radix_all(struct batch *batch, unsigned tenant_bits)
+{
+	for (unsigned shift = 0; shift < 64; shift += RADIX_BITS)
+		radix_pass(batch, 0, shift);
+	for (unsigned shift = 0; shift < tenant_bits; shift += RADIX_BITS)
+		radix_pass(batch, 32, 32 + shift);
 }
 
 void batch_sort(struct batch *batch)
 {
+	unsigned tenant_bits;
+
 	if (batch->n <= SMALL_SORT) {
 		insertion_sort(batch->items, batch->n, SIZE_MAX);
 		return;
@@ -213,14 +246,10 @@ void batch_sort(struct batch *batch)
 		must(batch->spare != NULL);
 		batch->spare_cap = batch->cap;
 	}
-	radix_pass(batch, false, 64 - 2 * RADIX_BITS);
-	radix_pass(batch, false, 64 - RADIX_BITS);
-	radix_tenants(batch);
-	if (insertion_sort(batch->items, batch->n, BUDGET_PER_ITEM * batch->n))
-		return;
-	for (unsigned shift = 0; shift < 64; shift += RADIX_BITS)
-		radix_pass(batch, false, shift);
-	radix_tenants(batch);
+	tenant_bits = bits_of(highest_tenant(batch));
+	radix_upper(batch, tenant_bits);
+	if (!insertion_sort(batch->items, batch->n, BUDGET_PER_ITEM * batch->n))
+		radix_all(batch, tenant_bits);
 }
 
 void batch_clear(struct batch *batch)

@@ -66,7 +66,8 @@ void window_row_seal(const struct window_row *row, void *buf);
 /* Moves base forward to `minute`, zeroing what falls out; a minute <= base changes nothing. */
 void window_row_advance(struct window_row *row, uint32_t minute);
 
-/* Adds to the slot of `minute`; ignored when it is below base - window.  Advances when above base. */
+/* Adds to the slot of `minute`; ignored when it is below base - window.  Advances when above base.
+ */
 void window_row_add_bytes(struct window_row *row, uint32_t minute, uint64_t bytes);
 void window_row_add_stream(struct window_row *row, uint32_t minute);
 

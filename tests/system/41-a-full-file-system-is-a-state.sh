@@ -39,7 +39,7 @@ is "$(state_of 2)" replaying 'it stays in replay: what it has is not all'
 ok 'the file system is really full' test "$(free_kib)" -lt 1024
 like "$(ctl status)" $'\n2 .*replaying.*store_full' 'the status says it for people'
 like "$(http /metrics)" 'tally_worker_problem\{partition="2",problem="store_full"\} 1' 'and the metrics for monitors'
-like "$(grep 'replay.held' "$T/a.log")" 'worker\[2\].*reason=full.*action=' 'and the log, with what to do'
+like "$(grep '\.held ' "$T/a.log")" 'worker\[2\].*reason=full.*action=' 'and the log, with what to do'
 is "$(answer | jq -c '.[0]')" 3 'the others answer'
 held=$(pids) next=$(part 2 stats.next_offset)
 ok 'part of it has been counted before' test "$next" -gt 1000
@@ -60,7 +60,7 @@ resize 64M
 eventually 'with more room it goes on by itself' 'state_of 2' '^ready$'
 is "$(status_json | jq -c '[.partitions[].stats.problems] | unique')" '[""]' 'and nothing is wrong any more'
 is "$(pids)" "$held" 'with the same workers and stores'
-like "$(grep 'worker\[2\].*replay.resumed' "$T/a.log")" 'after=full held_ms=' 'which is logged'
+like "$(grep 'worker\[2\].*\.resumed ' "$T/a.log")" 'after=full held_ms=' 'which is logged'
 same_as_oracle 'nothing is lost, nothing is counted twice'
 
 # --- full under live partitions ------------------------------------------------------------------
