@@ -23,7 +23,7 @@ who() { local i; for i in "$@"; do fields "$(facts "$i")" partition pid generati
 stayed() { join <(echo "$1") <(echo "$2") | awk '$2 == $5'; }
 touched() { stayed "$1" "$2" | awk '$3 != $6 || $4 != $7'; }
 clean() { [ -z "$(strangers "$1")" ]; }
-spread() { local i n; for i in "$@"; do n=$(INSTANCE=$i owned_count); [ "${n:-0}" -gt 0 ] || return 1; done; }
+spread() { local i n; for i in "$@"; do n=$(INSTANCE=$i ready_count); [ "${n:-0}" -gt 0 ] || return 1; done; }
 settled() { [ "$(ready_in_all "$*")" = 8 ] && spread "$@"; }
 # wait_settled WHAT NAMES...: each partition is ready once, everybody has some.
 wait_settled()

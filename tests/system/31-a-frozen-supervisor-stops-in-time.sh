@@ -74,8 +74,8 @@ kill -CONT "${TALLYD[a]}"
 eventually 'thawed, it learns that it has lost its partitions' 'status_json | jq .lost_events' "^$((lost + 1))\$" 10
 for pid in $gave; do until_true 2 gone "$pid" || fail "worker $pid is still there"; done
 broker_do rtt 0
-shared() { [ "$(ready_in_all 'a b')" = 8 ] && [ "$(INSTANCE=a owned_count)" -gt 0 ] && [ "$(INSTANCE=b owned_count)" -gt 0 ]; }
-wait_until shared '' 45
+shared() { [ "$(ready_in_all 'a b')" = 8 ] && [ "$(INSTANCE=a ready_count)" -gt 0 ] && [ "$(INSTANCE=b ready_count)" -gt 0 ]; }
+wait_until shared '' 60
 pass 'it is a member again, and has its share'
 end "$LOAD"
 INSTANCE=a same_as_oracle 'a holds what the log says'

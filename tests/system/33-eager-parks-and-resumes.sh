@@ -17,7 +17,7 @@ for i in a b; do like "$(grep group.assign "$T/$i.log")" 'protocol=eager' "$i ha
 
 # "partition instance generation pid start replayed records"
 who() { local i; for i in "$@"; do fields "$(facts "$i")" partition generation pid start replayed records | sed "s/ / $i /"; done | sort; }
-spread() { local i n; for i in "$@"; do n=$(INSTANCE=$i owned_count); [ "${n:-0}" -gt 0 ] || return 1; done; }
+spread() { local i n; for i in "$@"; do n=$(INSTANCE=$i ready_count); [ "${n:-0}" -gt 0 ] || return 1; done; }
 settled() { [ "$(ready_in_all "$*")" = 8 ] && spread "$@"; }
 wait_settled() { local what=$1; shift; wait_until "settled $*" '' 60; note "$what:" "$(who "$@")"; }
 # The third joins.  A rebalance that the broker does not get done is tried again, from two members on.

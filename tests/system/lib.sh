@@ -139,9 +139,13 @@ spawn()
 	OWN+=("$PID")
 }
 
+# A child of ours: until it is reaped, nobody else can have its pid.
+mine() { grep -qs "^PPid:[[:space:]]*$$\$" "/proc/$1/status"; }
+
 # end PID [SECONDS]: TERM, then KILL.  Reaps it; its exit code is the result.
 end()
 {
+	mine "$1" || { wait "$1" 2>/dev/null; return; }
 	kill -TERM "$1" 2>/dev/null; kill -CONT "$1" 2>/dev/null
 	until_true "${2:-10}" gone "$1" || { diag "pid $1 did not end, killed"; kill -KILL "$1" 2>/dev/null; }
 	wait "$1" 2>/dev/null
@@ -170,7 +174,7 @@ cleanup()
 		[ $rc = 255 ] || { logs; echo "not ok $((++COUNT)) - $TEST came to its end (exit $rc)"; echo "1..$COUNT"; }
 	fi
 	for ((i = ${#OWN[@]} - 1; i >= 0; i--)); do
-		alive "${OWN[i]}" && end "${OWN[i]}"
+		mine "${OWN[i]}" && end "${OWN[i]}"
 	done
 	for left in $(holders); do
 		diag "still there at the end: $(tr '\0' ' ' <"/proc/$left/cmdline")"

@@ -152,6 +152,38 @@ static void usage_keeps_blocks_in_order_whatever_the_hashes(void **state)
 	}
 }
 
+/* Tenants few or many, hashes spread, equal in their upper bits, or falling: all ways through the
+ * sort. */
+static void usage_batch_is_in_order_and_equal_ones_keep_theirs(void **state)
+{
+	uint64_t rng = seed;
+
+	(void)state;
+	for (int round = 0; round < 200; round++) {
+		size_t n = 1 + schedule_draw(&rng, round % 2 ? 100 : 5000);
+		uint32_t tenants = 1u << schedule_draw(&rng, 31);
+		uint64_t mask = UINT64_MAX >> schedule_draw(&rng, 64);
+		bool falling = schedule_draw(&rng, 3) == 0;
+		struct batch batch = {0};
+
+		batch.items = array_grow(NULL, &batch.cap, n, sizeof(*batch.items));
+		for (; batch.n < n; batch.n++)
+			batch.items[batch.n] = (struct item){.bytes = batch.n,
+				.tenant = schedule_draw(&rng, tenants),
+				.hash = falling ? (n - batch.n) / 2 : schedule_draw64(&rng) & mask};
+		batch_sort(&batch);
+		for (size_t i = 1; i < n; i++) {
+			const struct item *a = &batch.items[i - 1], *b = &batch.items[i];
+
+			assert_true(a->tenant <= b->tenant);
+			if (a->tenant == b->tenant)
+				assert_true(a->hash < b->hash ||
+					    (a->hash == b->hash && a->bytes < b->bytes));
+		}
+		batch_free(&batch);
+	}
+}
+
 /* Equal upper bits must not make the sort quadratic: it would take minutes. */
 static void usage_sorts_hashes_with_equal_upper_bits_in_linear_time(void **state)
 {
@@ -359,6 +391,8 @@ int main(void)
 		cmocka_unit_test_setup(
 			usage_agrees_with_the_oracle_wherever_batches_are_cut, each_setup),
 		cmocka_unit_test_setup(usage_keeps_blocks_in_order_whatever_the_hashes, each_setup),
+		cmocka_unit_test_setup(
+			usage_batch_is_in_order_and_equal_ones_keep_theirs, each_setup),
 		cmocka_unit_test_setup(
 			usage_sorts_hashes_with_equal_upper_bits_in_linear_time, each_setup),
 		cmocka_unit_test_setup(usage_add_gives_the_first_reason_that_holds, each_setup),
