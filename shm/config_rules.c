@@ -106,11 +106,38 @@ static int check_required(struct config_source *source)
 	return 0;
 }
 
+/*
+ * The lease lasts session timeout - heartbeat interval - commit allowance, and is
+ * renewed from the librdkafka statistics, taken once a heartbeat or a second.  It
+ * must outlive the silence between two heartbeats and two statistics, or what is
+ * ready would flap.
+ */
+static int check_lease(struct config_source *source, const struct config *config)
+{
+	const struct config_option *option = config_option_find("kafka", "heartbeat_interval");
+	uint64_t heartbeat = config->heartbeat_interval_ms;
+	uint64_t statistics = heartbeat < 1000 ? heartbeat : 1000;
+	char name[CONFIG_VALUE_SIZE];
+	unsigned line = source->line[config_option_index(option)];
+
+	if (2 * heartbeat + statistics + config->commit_allowance_ms < config->session_timeout_ms)
+		return 0;
+	if (!line)
+		line = source->line[config_option_index(
+			config_option_find("kafka", "session_timeout"))];
+	return config_fail(source, line, config_option_name(option, name),
+		"%llums is too long for a session of %ums with a commit_allowance of %ums: the "
+		"lease "
+		"would end between two heartbeats; shorten it to a fifth of the session",
+		(unsigned long long)heartbeat, config->session_timeout_ms,
+		config->commit_allowance_ms);
+}
+
 int config_check_rules(struct config_source *source, const struct config *config)
 {
 	int err = check_required(source);
 
 	for (size_t i = 0; err == 0 && i < sizeof(rules) / sizeof(rules[0]); i++)
 		err = check_rule(source, config, &rules[i]);
-	return err;
+	return err ? err : check_lease(source, config);
 }

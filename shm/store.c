@@ -268,8 +268,3 @@ void store_close(struct store **storep)
 	free(store);
 	*storep = NULL;
 }
-
-const char *store_library(void)
-{
-	return mdb_version(NULL, NULL, NULL);
-}

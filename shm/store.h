@@ -113,7 +113,4 @@ void store_check_readers(struct store *store);
 
 void store_facts(struct store *store, struct store_facts *facts);
 
-/* "LMDB 0.9.24: (July 24, 2019)" */
-const char *store_library(void);
-
 #endif

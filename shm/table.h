@@ -94,7 +94,7 @@ struct table_slot {
 	_Atomic uint64_t assigned_at; /* Unix ns of the assignment */
 	_Atomic uint64_t changed_at;  /* Unix ns of the last change of state */
 	_Atomic uint32_t pid;	      /* the worker's, 0 = none; for people, never for kill() */
-	_Atomic uint32_t restarts;    /* of the worker, in this generation */
+	_Atomic uint32_t restarts;    /* of the worker, since the assignment */
 	_Atomic uint32_t death;	      /* enum part_death */
 	_Atomic int32_t death_code;
 	_Atomic uint64_t death_at;    /* Unix ns */
@@ -121,7 +121,6 @@ struct table_head {
 	char group[TABLE_TOPIC_SIZE];
 	char zone[TABLE_NAME_SIZE];
 	char instance[TABLE_NAME_SIZE];
-	char lmdb_version[TABLE_NAME_SIZE];
 	/* Written all the time, on a cache line of their own. */
 	_Alignas(64) _Atomic uint64_t heartbeat; /* CLOCK_BOOTTIME ns, once a second */
 	_Atomic int64_t

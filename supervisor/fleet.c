@@ -5,8 +5,9 @@
  *	revoked  --> part_event(ON_REVOKED)  --> all gone, or the deadline --> released
  *	contact  --> lease --> every slot that is ours
  *
- * A token is held by every worker that is not ready yet: replaying is what
- * costs memory and processor, so that is what is bounded.
+ * A token is held by every worker that is replaying or about to: that is what
+ * costs memory and processor, so that is what is bounded.  One that only waits
+ * (for a broker, for room) holds none, or it would keep the others from starting.
  *
  * Runs in: supervisor.  Blocks in: nowhere but part.c's spawn.
  */
@@ -84,7 +85,7 @@ static unsigned count_tokens(const struct fleet *fleet)
 {
 	unsigned n = 0;
 	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
-		n += fleet->parts[p].child.pid && !fleet->parts[p].ready;
+		n += fleet->parts[p].child.pid && !fleet->parts[p].ready && !fleet->parts[p].waits;
 	return n;
 }
 
@@ -117,10 +118,19 @@ static void on_pump(struct ev_loop *loop, ev_timer *w, int revents)
 		ev_timer_stop(loop, w);
 }
 
+static void arm_deadline(struct fleet *fleet)
+{
+	ev_timer_stop(fleet->opt.loop, &fleet->deadline);
+	ev_timer_set(&fleet->deadline, fleet->opt.config->revoke_deadline_ms / 1000., 0.);
+	ev_timer_start(fleet->opt.loop, &fleet->deadline);
+}
+
 void fleet_changed(struct fleet *fleet)
 {
 	check_released(fleet);
 	check_stopped(fleet);
+	if (!ev_is_active(&fleet->deadline) && count_leaving(fleet))
+		arm_deadline(fleet);
 	if (fleet->stopping || ev_is_active(&fleet->pump))
 		return;
 	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
@@ -142,9 +152,6 @@ void fleet_partitions(struct fleet *fleet, uint32_t partitions)
 			fleet->partitions, partitions);
 		return;
 	}
-	if (partitions > TABLE_CAPACITY)
-		log_error("topic.too_many_partitions", "partitions=%u served=%u", partitions,
-			TABLE_CAPACITY);
 	fleet->partitions = partitions;
 	atomic_store(&table_head_mut(fleet->opt.table)->partitions, partitions);
 	log_info("topic.found", "topic=%s partitions=%u", fleet->opt.config->topic, partitions);
@@ -222,9 +229,14 @@ static void on_deadline(struct ev_loop *loop, ev_timer *w, int revents)
 	struct fleet *fleet = w->data;
 	(void)loop;
 	(void)revents;
-	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
-		if (is_leaving(&fleet->parts[p]))
-			part_event(&fleet->parts[p], ON_DEADLINE);
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++) {
+		struct part *part = &fleet->parts[p];
+		/* After we were frozen its death may be known to the kernel, and not to us. */
+		if (is_leaving(part) && part->child.pid)
+			part_reap(part);
+		if (is_leaving(part))
+			part_event(part, ON_DEADLINE);
+	}
 }
 
 void fleet_revoked(struct fleet *fleet, const uint32_t *list, size_t n, enum group_loss loss)
@@ -241,10 +253,7 @@ void fleet_revoked(struct fleet *fleet, const uint32_t *list, size_t n, enum gro
 		fleet->lease = 0;
 		fleet->ignore_contacts_before = host_boot_ns();
 	}
-	if (!ev_is_active(&fleet->deadline)) {
-		ev_timer_set(&fleet->deadline, fleet->opt.config->revoke_deadline_ms / 1000., 0.);
-		ev_timer_start(fleet->opt.loop, &fleet->deadline);
-	}
+	arm_deadline(fleet); /* anew: what leaves now has its own time to do so */
 	fleet->busy++;
 	for (size_t i = 0; i < n; i++) {
 		struct part *part = &fleet->parts[list[i]];
@@ -284,6 +293,8 @@ static void look_at(struct part *part, uint64_t now)
 	if (!stats_pread(rundir_fd(part->fleet->opt.rundir), name, &stats) &&
 		stats.generation == part->generation && stats.pid == (uint64_t)part->child.pid) {
 		crash_progress(&part->crash, stats.next_offset);
+		part->waits = stats.flags & (FLAG_DEGRADED | FLAG_STORE_FULL | FLAG_STALLED |
+						    FLAG_LEASE_OVER | FLAG_BAD_BATCH);
 		if (stats.heartbeat > beat)
 			beat = stats.heartbeat;
 	}

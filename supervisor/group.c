@@ -9,7 +9,7 @@
  * a revocation waits for its answer is passed on at once, because it must stop
  * the workers now; each of the two then gets its own group_ack.
  *
- * Runs in: supervisor.  Blocks in: nowhere.
+ * Runs in: supervisor.  Blocks in: group_free, up to 2 s when the broker is silent.
  */
 #include <librdkafka/rdkafka.h>
 #include <stdio.h>
@@ -29,7 +29,8 @@
 #include "supervisor/lease.h"
 #include "supervisor/topic.h"
 
-#define DRAIN_MAX 1000 /* events in one turn of the loop */
+#define DRAIN_MAX   1000 /* events in one turn of the loop */
+#define STATS_MS(c) ((uint64_t)GROUP_STATS_MS(c))
 
 struct group {
 	const struct config *config;
@@ -46,6 +47,7 @@ struct group {
 	bool subscribed, member, closing, closed, fatal;
 	uint64_t polled_at;
 	uint64_t boot_ahead_ns; /* CLOCK_BOOTTIME - CLOCK_MONOTONIC when we last looked */
+	uint64_t stats_at;	/* CLOCK_BOOTTIME ns of the last statistics */
 	struct log_limit log_limit;
 };
 
@@ -140,6 +142,13 @@ static void on_assign(struct group *group, const uint32_t *list, size_t n)
 		group->on.assigned(group->on.arg, list, n, full);
 }
 
+static void on_lost_all(struct group *group, const uint32_t *list, size_t n)
+{
+	group->on.state(group->on.arg, GROUP_LOST);
+	group->unanswered++;
+	group->on.revoked(group->on.arg, list, n, GROUP_LOSS);
+}
+
 static void on_rebalance(struct group *group, rd_kafka_event_t *event)
 {
 	static uint32_t list[TABLE_CAPACITY];
@@ -151,10 +160,12 @@ static void on_rebalance(struct group *group, rd_kafka_event_t *event)
 	case RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS:
 		on_revoke(group, list, n);
 		break;
-	default: /* the rebalance itself failed: we own nothing */
+	default: /* the rebalance itself failed: we own nothing, whatever is in the list */
 		log_warn("group.rebalance_failed", "error=%s",
 			rd_kafka_err2name(rd_kafka_event_error(event)));
-		rd_kafka_assign(group->rk, NULL);
+		for (n = 0; n < TABLE_CAPACITY && n < group->partitions; n++)
+			list[n] = (uint32_t)n;
+		on_lost_all(group, list, n);
 	}
 }
 
@@ -183,14 +194,20 @@ static uint64_t monotonic_ns(void)
 static void on_stats(struct group *group, rd_kafka_event_t *event)
 {
 	const char *json = rd_kafka_event_stats(event);
-	uint64_t contact, ahead = host_boot_ns() - monotonic_ns();
-	if (json && lease_contact(json, strlen(json), &contact)) {
+	uint64_t contact, now = host_boot_ns(), ahead = now - monotonic_ns();
+	bool joining, regular = now - group->stats_at < 3 * STATS_MS(group->config) * 1000000;
+	/* Fresh from being frozen, a join that seems to be under way may long be over. */
+	if (json &&
+		lease_contact(json, strlen(json), group->config->session_timeout_ms, &contact,
+			&joining) &&
+		(regular || !joining)) {
 		group->on.contact(group->on.arg, contact + group->boot_ahead_ns);
 		/* The brokers were away, and are back before the session was over. */
 		if (group->member)
 			group->on.state(group->on.arg, GROUP_MEMBER);
 	}
 	group->boot_ahead_ns = ahead;
+	group->stats_at = now;
 }
 
 static void on_fatal(struct group *group)
@@ -200,9 +217,14 @@ static void on_fatal(struct group *group)
 	if (group->fatal)
 		return;
 	group->fatal = true;
+	if (group->closing && !group->closed) { /* it will never say so itself any more */
+		group->closed = true;
+		group->on.closed(group->on.arg);
+		return;
+	}
 	char line[400];
 	snprintf(line, sizeof line, "%s: %s", rd_kafka_err2name(err), text);
-	group->on.fatal(group->on.arg, line);
+	group->on.fatal(group->on.arg, line, err == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID);
 }
 
 static void on_error(struct group *group, rd_kafka_event_t *event)

@@ -25,6 +25,9 @@
 
 struct group;
 
+/* How often librdkafka tells its statistics: often enough not to eat into the lease. */
+#define GROUP_STATS_MS(c) ((c)->heartbeat_interval_ms < 1000 ? (c)->heartbeat_interval_ms : 1000)
+
 enum group_loss {
 	GROUP_REVOKED, /* in order: evict, then group_ack */
 	GROUP_EAGER,   /* everything is given up before a rejoin: park, then group_ack */
@@ -43,8 +46,9 @@ struct group_events {
 	/* The coordinator has spoken to us at this CLOCK_BOOTTIME. */
 	void (*contact)(void *arg, uint64_t boot_ns);
 	void (*state)(void *arg, enum group_state state);
-	/* Fenced, or another error that ends this member for good; one line. */
-	void (*fatal)(void *arg, const char *why);
+	/* An error that ends this member for good, one line; fenced: another one has our
+	 * group.instance.id. */
+	void (*fatal)(void *arg, const char *why, bool fenced);
 	void (*closed)(void *arg);
 };
 
@@ -68,7 +72,7 @@ void group_close(struct group *group);
 /* CLOCK_BOOTTIME ns of the last time the queue was drained: the watchdog's question. */
 uint64_t group_polled_at(const struct group *group);
 
-/* `leave` false: drop everything without waiting for anything (after fatal, or at a deadline). */
+/* `clean` false: do not try to leave the group (after a fatal error, or at a deadline). */
 void group_free(struct group **group, bool clean);
 
 /* The Kafka properties a worker gets, beside its own: calls `add` for each. */

@@ -7,7 +7,10 @@
  *
  * Runs in: supervisor.
  */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
+#include <sys/socket.h>
 
 #include "shm/err.h"
 #include "supervisor/group.h"
@@ -61,8 +64,7 @@ static void set_membership(struct conf_builder *b, const struct config *c)
 	set(b, "heartbeat.interval.ms", text);
 	number(text, c->max_poll_interval_ms);
 	set(b, "max.poll.interval.ms", text);
-	/* The lease is renewed from these: often enough not to eat into it. */
-	number(text, c->heartbeat_interval_ms < 1000 ? c->heartbeat_interval_ms : 1000);
+	number(text, GROUP_STATS_MS(c)); /* the lease is renewed from these */
 	set(b, "statistics.interval.ms", text);
 	set(b, "enable.auto.commit", "false");
 	set(b, "enable.auto.offset.store", "false");
@@ -72,11 +74,36 @@ static void set_membership(struct conf_builder *b, const struct config *c)
 	set(b, "topic.metadata.refresh.interval.ms", "30000");
 }
 
+/*
+ * A coordinator that has gone without a word must be noticed within half a
+ * session: lease_contact counts on it while a join is under way.
+ */
+static int open_socket(int domain, int type, int protocol, void *opaque)
+{
+	const struct config *config = opaque;
+	int fd = socket(domain, type | SOCK_CLOEXEC, protocol);
+	int on = 1, probes = 2;
+	unsigned silence_ms = config->session_timeout_ms / 2;
+	int step_s = (int)(config->session_timeout_ms / 6000);
+	if (fd < 0)
+		return fd;
+	if (step_s < 1)
+		step_s = 1;
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &step_s, sizeof step_s);
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &step_s, sizeof step_s);
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
+	return fd;
+}
+
 rd_kafka_conf_t *group_conf(const struct config *config, char why[512])
 {
 	struct conf_builder b = {rd_kafka_conf_new(), why};
 	why[0] = 0;
 	set_membership(&b, config);
+	rd_kafka_conf_set_opaque(b.conf, (void *)config);
+	rd_kafka_conf_set_socket_cb(b.conf, open_socket);
 	group_worker_properties(config, set, &b);
 	rd_kafka_conf_set_events(b.conf, RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_ERROR |
 						 RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS);

@@ -20,7 +20,8 @@ static bool is_joining(const json_t *root)
 	return is_word(cgrp, "join_state", "wait-join") || is_word(cgrp, "join_state", "wait-sync");
 }
 
-static bool read_contact(const json_t *root, uint64_t *monotonic_ns)
+static bool read_contact(
+	const json_t *root, uint32_t session_ms, uint64_t *monotonic_ns, bool *joining)
 {
 	const json_t *coordinator =
 		json_object_get(json_object_get(root, "brokers"), "GroupCoordinator");
@@ -31,22 +32,25 @@ static bool read_contact(const json_t *root, uint64_t *monotonic_ns)
 	json_int_t now_us = json_integer_value(ts), idle_us = json_integer_value(idle);
 	if (idle_us < 0) /* it has never spoken */
 		return false;
-	/* All answered: then the broker has seen us no earlier than our last request went out. */
 	json_int_t sent_us = json_integer_value(json_object_get(coordinator, "txidle"));
-	if (!json_integer_value(json_object_get(coordinator, "waitresp_cnt")) && sent_us > idle_us)
+	*joining = is_joining(root);
+	if (*joining)
+		idle_us = (json_int_t)session_ms * 500;
+	else if (json_integer_value(json_object_get(coordinator, "waitresp_cnt")))
+		return false; /* nobody knows when the request was sent that was answered last */
+	else if (sent_us > idle_us)
 		idle_us = sent_us;
-	if (is_joining(root))
-		idle_us = 0;
 	if (now_us <= 0 || idle_us > now_us)
 		return false;
 	*monotonic_ns = (uint64_t)(now_us - idle_us) * 1000;
 	return true;
 }
 
-bool lease_contact(const char *json, size_t len, uint64_t *monotonic_ns)
+bool lease_contact(
+	const char *json, size_t len, uint32_t session_ms, uint64_t *monotonic_ns, bool *joining)
 {
 	json_t *root = json_loadb(json, len, 0, NULL);
-	bool known = root && read_contact(root, monotonic_ns);
+	bool known = root && read_contact(root, session_ms, monotonic_ns, joining);
 	json_decref(root);
 	return known;
 }

@@ -10,10 +10,11 @@
  * before each commit, every reader before each answer, and the lease is never
  * "now + x": it hangs on the last time that the coordinator has spoken to us.
  *
- * The coordinator counts the session from the last request it *received*; we
- * count from the last response we received, which is later by at most one
- * heartbeat interval's worth of silence: that is what the interval is taken
- * off for.
+ * The coordinator counts the session from the last request it *received*.  We
+ * know when our last request went out, and count it only when all requests are
+ * answered: then it was received, and no earlier than it was sent.  The
+ * heartbeat interval is taken off all the same, for what is on its way when the
+ * lease is read.
  */
 #ifndef TALLY_SUPERVISOR_LEASE_H
 #define TALLY_SUPERVISOR_LEASE_H
@@ -27,16 +28,20 @@ struct lease_terms {
 };
 
 /*
- * From one statistics document (librdkafka STATISTICS.md): the time of the
- * last sign of the coordinator, in ns of CLOCK_MONOTONIC.
+ * From one statistics document (librdkafka STATISTICS.md): since when the
+ * coordinator has surely known us, in ns of CLOCK_MONOTONIC.
  *
- *	contact = ts - brokers.GroupCoordinator.rxidle, while its state is UP
+ *	contact = ts - max(rxidle, txidle) of brokers.GroupCoordinator,
+ *	          while its state is UP and waitresp_cnt is 0
  *
- * While a JoinGroup or SyncGroup is under way the coordinator keeps the member
- * and answers late: then an UP connection counts as contact at ts.
+ * While a JoinGroup or SyncGroup is under way (*joining) the coordinator keeps
+ * the member and answers late.  Then a connection that is UP counts, but as
+ * half a session old: so long it takes at most to notice that the other end
+ * has gone silently (group_conf.c sets the keepalive accordingly).
  * false: no contact can be read from it.
  */
-bool lease_contact(const char *json, size_t len, uint64_t *monotonic_ns);
+bool lease_contact(
+	const char *json, size_t len, uint32_t session_ms, uint64_t *monotonic_ns, bool *joining);
 
 /* CLOCK_BOOTTIME ns until which the lease runs after a contact at contact_ns. */
 uint64_t lease_until(uint64_t contact_ns, const struct lease_terms *terms);

@@ -32,15 +32,15 @@
 #include "supervisor/notify.h"
 #include "supervisor/query.h"
 #include "supervisor/rundir.h"
+#include "supervisor/setup.h"
 
 #define HEARTBEAT_LOST_MS 5000
-#define EXIT_OPERATOR	  2 /* a mistake of the operator's: one line says which */
+#define EXIT_FATAL	  1 /* the Kafka client is at its end: start again */
 #define EXIT_FENCED	  3 /* another member has our group.instance.id: do not restart at once */
 
 struct daemon {
 	const char *config_path;
-	struct config config;
-	char worker_program[CONFIG_TEXT_SIZE + 32], query_program[CONFIG_TEXT_SIZE + 32];
+	struct setup setup;
 	struct ev_loop *loop;
 	struct rundir *rundir;
 	struct table table;
@@ -78,7 +78,7 @@ static void stop(struct daemon *d, const char *why)
 	d->stopping = true;
 	log_info("stop.begin", "why=%s", why);
 	notify_stopping();
-	ev_timer_set(&d->last_resort, d->config.stop_deadline_ms / 1000. + 5., 0.);
+	ev_timer_set(&d->last_resort, d->setup.config.stop_deadline_ms / 1000. + 5., 0.);
 	ev_timer_start(d->loop, &d->last_resort);
 	if (d->query)
 		query_stop(d->query);
@@ -117,11 +117,20 @@ static void on_query_stopped(void *arg)
 static void on_partitions(void *arg, uint32_t partitions)
 {
 	struct daemon *d = arg;
-	if (d->config.partitions && d->config.partitions != partitions && !d->fleet_stopped) {
+	bool first = !atomic_load(&d->table.head->partitions);
+	if (first && partitions > TABLE_CAPACITY) {
+		log_error("topic.too_many_partitions", "topic=%s has=%u most=%u",
+			d->setup.config.topic, partitions, TABLE_CAPACITY);
+		d->exit_code = EXIT_OPERATOR;
+		stop(d, "too_many_partitions");
+		return;
+	}
+	/* Once we serve, a topic that grows must not end what is served. */
+	if (first && d->setup.config.partitions && d->setup.config.partitions != partitions) {
 		log_error("topic.partitions_differ",
 			"topic=%s has=%u kafka.partitions=%u action=\"set kafka.partitions to %u, "
 			"or remove it\"",
-			d->config.topic, partitions, d->config.partitions, partitions);
+			d->setup.config.topic, partitions, d->setup.config.partitions, partitions);
 		d->exit_code = EXIT_OPERATOR;
 		stop(d, "partitions_differ");
 		return;
@@ -163,15 +172,14 @@ static void on_group_state(void *arg, enum group_state state)
 	log_info("group.state", "state=%s", group_state_word(state));
 }
 
-static void on_group_fatal(void *arg, const char *why)
+static void on_group_fatal(void *arg, const char *why, bool fenced)
 {
 	struct daemon *d = arg;
 	char text[500];
-	log_error("group.fatal",
-		"error=%s action=\"give each instance its own kafka.group_instance_id\"",
-		log_quote(text, sizeof text, why));
-	on_group_state(d, GROUP_FENCED);
-	d->exit_code = EXIT_FENCED;
+	log_error("group.fatal", "error=%s action=\"%s\"", log_quote(text, sizeof text, why),
+		fenced ? "give each instance its own kafka.group_instance_id" : "start again");
+	on_group_state(d, fenced ? GROUP_FENCED : GROUP_LOST);
+	d->exit_code = fenced ? EXIT_FENCED : EXIT_FATAL;
 	fleet_kill(d->fleet);
 	stop(d, "fatal");
 }
@@ -198,6 +206,7 @@ static void on_reload(struct ev_loop *loop, ev_signal *w, int revents)
 		log_error("reload.refused", "error=%s", log_quote(text, sizeof text, error.line));
 	} else {
 		log_set_level((enum log_level)fresh.log_level);
+		d->setup.config.log_level = fresh.log_level; /* for workers that start later */
 		atomic_store(&table_head_mut(&d->table)->clock_offset_ms, fresh.clock_offset_ms);
 		log_info("reload.done", "log_level=%u clock_offset_ms=%" PRId64, fresh.log_level,
 			fresh.clock_offset_ms);
@@ -207,12 +216,9 @@ static void on_reload(struct ev_loop *loop, ev_signal *w, int revents)
 }
 
 /* As PID 1 of a container we inherit orphans; ours are left to their pidfds. */
-static void on_sigchld(struct ev_loop *loop, ev_signal *w, int revents)
+static void reap_strangers(struct daemon *d)
 {
-	struct daemon *d = w->data;
 	siginfo_t info;
-	(void)loop;
-	(void)revents;
 	for (int i = 0; i < 1000; i++) {
 		info.si_pid = 0;
 		if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid)
@@ -222,9 +228,16 @@ static void on_sigchld(struct ev_loop *loop, ev_signal *w, int revents)
 			ours = atomic_load(&table_slot_mut(&d->table, p)->pid) ==
 			       (uint32_t)info.si_pid;
 		if (ours)
-			return; /* its watcher comes this turn; the rest at the next signal */
+			return; /* its watcher comes first; the rest a second later */
 		waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | WNOHANG);
 	}
+}
+
+static void on_sigchld(struct ev_loop *loop, ev_signal *w, int revents)
+{
+	(void)loop;
+	(void)revents;
+	reap_strangers(w->data);
 }
 
 static void on_tick(struct ev_loop *loop, ev_timer *w, int revents)
@@ -233,11 +246,13 @@ static void on_tick(struct ev_loop *loop, ev_timer *w, int revents)
 	struct fleet_status status;
 	(void)loop;
 	(void)revents;
+	if (getpid() == 1)
+		reap_strangers(d);
 	fleet_tick(d->fleet);
 	fleet_status(d->fleet, &status);
 	notify_status(&status, d->group_state);
 	uint64_t silent = host_boot_ns() - group_polled_at(d->group);
-	notify_watchdog(silent < (uint64_t)d->config.max_poll_interval_ms * 1000000 / 2);
+	notify_watchdog(silent < (uint64_t)d->setup.config.max_poll_interval_ms * 1000000 / 2);
 }
 
 static void watch_signal(
@@ -276,78 +291,29 @@ static int make_table(struct daemon *d)
 	facts.started_at = (uint64_t)host_wall_ms() * 1000000;
 	facts.supervisor_pid = (uint32_t)getpid();
 	facts.capacity = TABLE_CAPACITY;
-	facts.window_minutes = d->config.active_window_ms / 60000;
-	facts.rate_minutes = d->config.rate_window_ms / 60000;
+	facts.window_minutes = d->setup.config.active_window_ms / 60000;
+	facts.rate_minutes = d->setup.config.rate_window_ms / 60000;
 	facts.lost_timeout_ms = HEARTBEAT_LOST_MS;
-	atomic_store(&facts.clock_offset_ms, d->config.clock_offset_ms);
+	atomic_store(&facts.clock_offset_ms, d->setup.config.clock_offset_ms);
 	atomic_store(&facts.heartbeat, host_boot_ns());
-	copy_text(facts.topic, sizeof facts.topic, d->config.topic);
-	copy_text(facts.group, sizeof facts.group, d->config.group);
-	copy_text(facts.zone, sizeof facts.zone, d->config.zone);
-	copy_text(facts.instance, sizeof facts.instance, d->config.instance);
+	copy_text(facts.topic, sizeof facts.topic, d->setup.config.topic);
+	copy_text(facts.group, sizeof facts.group, d->setup.config.group);
+	copy_text(facts.zone, sizeof facts.zone, d->setup.config.zone);
+	copy_text(facts.instance, sizeof facts.instance, d->setup.config.instance);
 	int err = host_boot_id(facts.boot_id);
 	if (!err)
 		err = table_create(rundir_fd(d->rundir), &facts, &d->table);
 	return err ? err : table_install(rundir_fd(d->rundir), &d->table);
 }
 
-static int fail(const char *what, const char *why)
-{
-	fprintf(stderr, "tallyd: %s%s%s\n", what, what[0] ? ": " : "", why);
-	return EXIT_OPERATOR;
-}
-
-/* The programs lie beside ours unless the configuration says otherwise. */
-static void find_program(char *out, size_t size, const char *configured, const char *name)
-{
-	char self[CONFIG_TEXT_SIZE];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-	self[n > 0 ? n : 0] = 0;
-	char *slash = strrchr(self, '/');
-	if (configured[0] || !slash)
-		snprintf(out, size, "%s", configured);
-	else
-		snprintf(out, size, "%.*s/%s", (int)(slash - self), self, name);
-}
-
-static int check_program(const char *path, const char *option)
-{
-	if (!access(path, X_OK))
-		return 0;
-	char what[CONFIG_TEXT_SIZE + 100];
-	snprintf(what, sizeof what, "%s: cannot execute %s", option, path);
-	return fail(what, strerror(errno));
-}
-
-static int load(struct daemon *d)
-{
-	struct config_error error;
-	char why[512];
-	if (config_load(d->config_path, &d->config, &error))
-		return fail("", error.line);
-	if (!d->config.instance[0] &&
-		gethostname(d->config.instance, sizeof d->config.instance - 1))
-		copy_text(d->config.instance, sizeof d->config.instance, "tally");
-	if (group_check(&d->config, why))
-		return fail(d->config_path, why);
-	find_program(d->worker_program, sizeof d->worker_program, d->config.worker_program,
-		"tally-worker");
-	find_program(
-		d->query_program, sizeof d->query_program, d->config.query_program, "tally-queryd");
-	int failed = check_program(d->worker_program, "supervisor.worker_program");
-	if (!failed && d->config.query_enabled)
-		failed = check_program(d->query_program, "supervisor.query_program");
-	return failed;
-}
-
 static void start_fleet(struct daemon *d)
 {
 	struct fleet_options options = {
-		.config = &d->config,
+		.config = &d->setup.config,
 		.loop = d->loop,
 		.rundir = d->rundir,
 		.table = &d->table,
-		.worker_program = d->worker_program,
+		.worker_program = d->setup.worker_program,
 		.arg = d,
 		.released = on_released,
 		.stopped = on_fleet_stopped,
@@ -368,32 +334,34 @@ static int start_group(struct daemon *d)
 		.closed = on_group_closed,
 	};
 	char why[512];
-	return group_start(&d->config, d->loop, &events, &d->group, why) ? fail("kafka", why) : 0;
+	return group_start(&d->setup.config, d->loop, &events, &d->group, why)
+		       ? setup_fail("kafka", why)
+		       : 0;
 }
 
 static void start_query(struct daemon *d)
 {
 	struct query_options options = {
-		.config = &d->config,
+		.config = &d->setup.config,
 		.config_path = d->config_path,
-		.program = d->query_program,
+		.program = d->setup.query_program,
 		.loop = d->loop,
 		.table = &d->table,
 		.arg = d,
 		.stopped = on_query_stopped,
 	};
-	if (d->config.query_enabled)
+	if (d->setup.config.query_enabled)
 		query_start(&options, &d->query);
 }
 
 static int start(struct daemon *d)
 {
 	char why[512];
-	if (rundir_open(d->config.run_dir, d->config.reader_group, &d->rundir, why))
-		return fail("run_dir", why);
+	if (rundir_open(d->setup.config.run_dir, d->setup.config.reader_group, &d->rundir, why))
+		return setup_fail("run_dir", why);
 	int err = make_table(d);
 	if (err)
-		return fail(d->config.run_dir,
+		return setup_fail(d->setup.config.run_dir,
 			err == ERR_FULL ? "the file system is full; make room for the table"
 					: err_text(err));
 	/* Not the default loop: that one reaps every child behind our pidfds. */
@@ -408,32 +376,43 @@ static int start(struct daemon *d)
 	return 0;
 }
 
+static int last_exit_code;
+
+static void give_up(int sig)
+{
+	(void)sig;
+	_exit(last_exit_code);
+}
+
+/* Whatever librdkafka still waits for: what matters to others is done before, and it has 10 s. */
 static void finish(struct daemon *d)
 {
-	struct table_head *head = d->table.segment.map ? table_head_mut(&d->table) : NULL;
 	if (d->fleet)
 		fleet_kill(d->fleet);
+	if (d->table.segment.map) {
+		atomic_store(&table_head_mut(&d->table)->group_state, GROUP_STOPPED);
+		atomic_store(&table_head_mut(&d->table)->stopped, 1);
+	}
+	last_exit_code = d->exit_code;
+	signal(SIGALRM, give_up);
+	alarm(10);
 	group_free(&d->group, d->group_closed && !d->exit_code);
 	query_free(&d->query);
 	fleet_free(&d->fleet);
-	if (head) {
-		atomic_store(&head->group_state, GROUP_STOPPED);
-		atomic_store(&head->stopped, 1);
-	}
 	table_detach(&d->table);
 	rundir_close(&d->rundir);
 	if (d->loop)
 		ev_loop_destroy(d->loop);
-	config_free(&d->config);
+	config_free(&d->setup.config);
 }
 
 static int run(struct daemon *d)
 {
 	sigset_t blocked, before;
-	d->exit_code = load(d);
+	d->exit_code = setup_load(d->config_path, &d->setup);
 	if (d->exit_code)
 		return d->exit_code;
-	log_init("supervisor", -1, (enum log_level)d->config.log_level);
+	log_init("supervisor", -1, (enum log_level)d->setup.config.log_level);
 	umask(0007);
 	signal(SIGPIPE, SIG_IGN);
 	/* Threads of libraries must not get our signals: they inherit this mask. */
@@ -443,8 +422,9 @@ static int run(struct daemon *d)
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	bool started = !d->exit_code;
 	if (started) {
-		log_info("start.done", "run_dir=%s topic=%s group=%s pid=%d", d->config.run_dir,
-			d->config.topic, d->config.group, getpid());
+		log_info("start.done", "run_dir=%s topic=%s group=%s pid=%d",
+			d->setup.config.run_dir, d->setup.config.topic, d->setup.config.group,
+			getpid());
 		notify_ready();
 		ev_run(d->loop, 0);
 	}
@@ -471,10 +451,10 @@ static int usage(FILE *out, int code)
 
 static int test_config(struct daemon *d)
 {
-	int code = load(d);
+	int code = setup_load(d->config_path, &d->setup);
 	if (!code)
 		printf("%s: ok\n", d->config_path);
-	config_free(&d->config);
+	config_free(&d->setup.config);
 	return code;
 }
 

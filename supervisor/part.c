@@ -22,21 +22,11 @@
 #define ABORT_TO_KILL_S	    5.0
 #define DEATHS_UNTIL_FAILED 5
 
-static const struct config *config_of(const struct part *part)
-{
-	return part->fleet->opt.config;
-}
-
-static struct table_slot *slot_of(struct part *part)
-{
-	return table_slot_mut(part->fleet->opt.table, part->number);
-}
-
 /* The one place where a partition's published state changes. */
 void part_show(struct part *part, enum part_state state)
 {
 	uint64_t generation = state == PART_FREE ? 0 : part->generation;
-	if (atomic_load(&slot_of(part)->word) == table_word(state, generation))
+	if (atomic_load(&part_slot(part)->word) == table_word(state, generation))
 		return;
 	table_publish(part->fleet->opt.table, part->number, state, generation);
 	log_info("partition.state", "partition=%u state=%s generation=%" PRIu64, part->number,
@@ -45,7 +35,7 @@ void part_show(struct part *part, enum part_state state)
 
 static void set_lease(struct part *part, uint64_t until)
 {
-	atomic_store_explicit(&slot_of(part)->lease_until, until, memory_order_release);
+	atomic_store_explicit(&part_slot(part)->lease_until, until, memory_order_release);
 }
 
 void part_renew(struct part *part)
@@ -58,7 +48,7 @@ void part_renew(struct part *part)
 
 static void do_adopt(struct part *part)
 {
-	struct table_slot *slot = slot_of(part);
+	struct table_slot *slot = part_slot(part);
 	uint64_t now = (uint64_t)host_wall_ms() * 1000000;
 	part->assigned_at = now > part->assigned_at ? now : part->assigned_at + 1;
 	part->generation = rundir_take_leftover(part->fleet->opt.rundir, part->number);
@@ -77,7 +67,7 @@ static void do_adopt(struct part *part)
 
 static void do_resume(struct part *part)
 {
-	struct table_slot *slot = slot_of(part);
+	struct table_slot *slot = part_slot(part);
 	uint64_t now = (uint64_t)host_wall_ms() * 1000000;
 	part->assigned_at = now > part->assigned_at ? now : part->assigned_at + 1;
 	atomic_store(&slot->assigned_at, part->assigned_at);
@@ -88,7 +78,7 @@ static void do_resume(struct part *part)
 
 static void count_restart(struct part *part)
 {
-	atomic_store(&slot_of(part)->restarts, ++part->restarts);
+	atomic_store(&part_slot(part)->restarts, ++part->restarts);
 }
 
 static void do_retry(struct part *part)
@@ -107,7 +97,7 @@ static void forget_store(struct part *part)
 static void do_rebuild(struct part *part)
 {
 	struct crash_limits limits = {
-		config_of(part)->restart_min_ms, config_of(part)->restart_max_ms};
+		part_config(part)->restart_min_ms, part_config(part)->restart_max_ms};
 	struct crash_death death = {0};
 	uint32_t wait_ms;
 	int64_t offset;
@@ -116,7 +106,9 @@ static void do_rebuild(struct part *part)
 	part->generation = 0;
 	part->adopt = false;
 	count_restart(part);
-	part->crash.stored = 0;
+	/* What was suspected was in the old store or log; the deaths still count for the back-off.
+	 */
+	part->crash = (struct crash){.deaths = part->crash.deaths};
 	crash_judge(&part->crash, &death, &limits, &wait_ms, &offset);
 	part_back_off(part, part->crash.deaths > 1 ? wait_ms : 0);
 	set_lease(part, part->fleet->lease);
@@ -137,8 +129,8 @@ static void do_evict(struct part *part)
 	part->generation = 0;
 	part->adopt = false;
 	part->n_quarantine = 0;
-	atomic_store(&slot_of(part)->quarantined, 0);
-	atomic_store(&slot_of(part)->retry_in_ms, 0);
+	atomic_store(&part_slot(part)->quarantined, 0);
+	atomic_store(&part_slot(part)->retry_in_ms, 0);
 }
 
 static void on_abandoned(struct ev_loop *loop, ev_io *w, int revents)
@@ -191,7 +183,7 @@ static void do_drain(struct part *part)
 {
 	part_show(part, PART_DRAINING);
 	part_tell(part, CONTROL_DRAIN);
-	part_arm(part, config_of(part)->drain_ms / 1000.);
+	part_arm(part, part_config(part)->drain_ms / 1000.);
 }
 
 static void do_abort(struct part *part)
@@ -253,7 +245,7 @@ void part_apply(struct part *part, enum life_action action)
 		break;
 	case DO_STOP:
 		part_tell(part, CONTROL_STOP);
-		part_arm(part, config_of(part)->stop_deadline_ms / 1000.);
+		part_arm(part, part_config(part)->stop_deadline_ms / 1000.);
 		break;
 	case DO_FINISH:
 		set_lease(part, 0);

@@ -26,6 +26,7 @@ struct part {
 	bool ready;	      /* its worker said so */
 	bool unserved;	      /* beyond the partitions that this run knows */
 	bool hung;	      /* SIGABRT sent */
+	bool waits;	      /* its stats say that it cannot go on: it needs no start token */
 	uint64_t not_before;  /* CLOCK_BOOTTIME ns: back-off */
 	uint64_t spawned_at;  /* the same clock */
 	uint64_t assigned_at; /* Unix ns, strictly growing */
@@ -64,6 +65,16 @@ struct fleet {
 	struct abandoned *abandoned;
 };
 
+static inline const struct config *part_config(const struct part *part)
+{
+	return part->fleet->opt.config;
+}
+
+static inline struct table_slot *part_slot(struct part *part)
+{
+	return table_slot_mut(part->fleet->opt.table, part->number);
+}
+
 /* Raises an event: steps the lifecycle, logs, applies the action. */
 void part_event(struct part *part, enum life_event event);
 
@@ -90,6 +101,9 @@ void part_arm(struct part *part, double seconds);
 
 /* Tells the worker, if there is one. */
 void part_tell(struct part *part, enum control_kind kind);
+
+/* Takes note of its worker's end, if it has ended. */
+void part_reap(struct part *part);
 
 /* Ends the watchers and the control socket; the child must be gone or handed on. */
 void part_detach(struct part *part);

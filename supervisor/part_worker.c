@@ -25,16 +25,6 @@
 
 #define MESSAGES_PER_WAKE 16
 
-static const struct config *config_of(const struct part *part)
-{
-	return part->fleet->opt.config;
-}
-
-static struct table_slot *slot_of(struct part *part)
-{
-	return table_slot_mut(part->fleet->opt.table, part->number);
-}
-
 /* ------------------------------------------------------------------- the worker */
 
 static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
@@ -116,13 +106,13 @@ void part_detach(struct part *part)
 	if (part->control >= 0)
 		close(part->control);
 	part->control = -1;
-	part->ready = part->hung = false;
-	atomic_store(&slot_of(part)->pid, 0);
+	part->ready = part->hung = part->waits = false;
+	atomic_store(&part_slot(part)->pid, 0);
 }
 
 static void note_death(struct part *part, enum part_death death, int code)
 {
-	struct table_slot *slot = slot_of(part);
+	struct table_slot *slot = part_slot(part);
 	atomic_store(&slot->death_code, code);
 	atomic_store(&slot->death, death);
 	atomic_store(&slot->death_at, (uint64_t)host_wall_ms() * 1000000);
@@ -141,7 +131,7 @@ static void last_words(struct part *part, struct stats_copy *stats)
 void part_back_off(struct part *part, uint32_t wait_ms)
 {
 	part->not_before = host_boot_ns() + (uint64_t)wait_ms * 1000000;
-	atomic_store(&slot_of(part)->retry_in_ms, wait_ms);
+	atomic_store(&part_slot(part)->retry_in_ms, wait_ms);
 }
 
 static void quarantine(struct part *part, int64_t offset)
@@ -152,8 +142,19 @@ static void quarantine(struct part *part, int64_t offset)
 		return;
 	}
 	part->quarantine[part->n_quarantine++] = offset;
-	atomic_store(&slot_of(part)->quarantined, part->n_quarantine);
+	atomic_store(&part_slot(part)->quarantined, part->n_quarantine);
 	log_error("poison.quarantined", "partition=%u offset=%" PRId64, part->number, offset);
+}
+
+/*
+ * A worker that we aborted because it hung is to blame for the record in hand
+ * only while it was working on it, not while it opened its store or held a
+ * batch for want of room or of a lease.
+ */
+static bool is_innocent(const struct part *part, const struct stats_copy *stats)
+{
+	bool working = stats->phase == PHASE_REPLAYING || stats->phase == PHASE_LIVE;
+	return part->hung && (!working || (stats->flags & (FLAG_STORE_FULL | FLAG_LEASE_OVER)));
 }
 
 /* Judges the death of a worker that was wanted; true: its store must go. */
@@ -161,12 +162,14 @@ static bool judge(struct part *part, const siginfo_t *status)
 {
 	struct stats_copy stats;
 	struct crash_limits limits = {
-		config_of(part)->restart_min_ms, config_of(part)->restart_max_ms};
+		part_config(part)->restart_min_ms, part_config(part)->restart_max_ms};
 	uint32_t wait_ms;
 	int64_t offset;
 	last_words(part, &stats);
 	struct crash_death death = {
-		.signal = status->si_code == CLD_EXITED ? 0 : status->si_status,
+		.signal = status->si_code == CLD_EXITED || is_innocent(part, &stats)
+				  ? 0
+				  : status->si_status,
 		.opening = stats.phase == PHASE_OPENING,
 		.stored = stats.next_offset,
 		.in_hand = stats.in_hand,
@@ -178,9 +181,10 @@ static bool judge(struct part *part, const siginfo_t *status)
 	log_warn("worker.died",
 		"partition=%u generation=%" PRIu64 " %s=%d stored=%" PRId64 " in_hand=%" PRId64
 		" deaths=%u retry_in_ms=%u",
-		part->number, part->generation, death.signal ? "signal" : "exit_code",
-		status->si_status, (int64_t)stats.next_offset - 1, (int64_t)stats.in_hand - 1,
-		part->crash.deaths, wait_ms);
+		part->number, part->generation,
+		status->si_code == CLD_EXITED ? "exit_code" : "signal", status->si_status,
+		(int64_t)stats.next_offset - 1, (int64_t)stats.in_hand - 1, part->crash.deaths,
+		wait_ms);
 	return verdict == CRASH_REBUILD;
 }
 
@@ -211,17 +215,28 @@ static void reaped(struct part *part, const siginfo_t *status)
 	part_event(part, rebuild ? ON_REBUILD : ON_EXITED);
 }
 
-static void on_child(struct ev_loop *loop, ev_io *w, int revents)
+void part_reap(struct part *part)
 {
-	struct part *part = w->data;
+	struct ev_loop *loop = part->fleet->opt.loop;
 	siginfo_t status;
-	(void)loop;
-	(void)revents;
 	/* What it said before it ended comes first. */
 	if (part->control >= 0)
 		on_control(loop, &part->control_watch, EV_READ);
-	if (spawn_reap(&part->child, &status))
+	int pidfd = part->child.pidfd;
+	ev_io_stop(loop, &part->child_watch); /* reaping closes the pidfd */
+	if (part->child.pid && spawn_reap(&part->child, &status)) {
 		reaped(part, &status);
+	} else if (part->child.pid) {
+		ev_io_set(&part->child_watch, pidfd, EV_READ);
+		ev_io_start(loop, &part->child_watch);
+	}
+}
+
+static void on_child(struct ev_loop *loop, ev_io *w, int revents)
+{
+	(void)loop;
+	(void)revents;
+	part_reap(w->data);
 }
 
 /* ------------------------------------------------------------------------- start */
@@ -236,13 +251,13 @@ static void add_property(void *arg, const char *name, const char *value)
 static int pin_to(const struct part *part)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	return config_of(part)->cpu_affinity && cpus > 1 ? (int)(part->number % (unsigned)cpus)
-							 : -1;
+	return part_config(part)->cpu_affinity && cpus > 1 ? (int)(part->number % (unsigned)cpus)
+							   : -1;
 }
 
 static void fill_handoff(const struct part *part, struct handoff *h, char client_id[96])
 {
-	const struct config *c = config_of(part);
+	const struct config *c = part_config(part);
 	const struct fleet *fleet = part->fleet;
 	*h = (struct handoff){
 		.partition = part->number,
@@ -287,7 +302,7 @@ static int pack(const struct part *part, int *fd)
 static int spawn_worker(struct part *part, int handoff_fd, int control_fd)
 {
 	char name[TABLE_TOPIC_SIZE + 16];
-	snprintf(name, sizeof name, "%s/%u", config_of(part)->topic, part->number);
+	snprintf(name, sizeof name, "%s/%u", part_config(part)->topic, part->number);
 	char *argv[] = {(char *)"tally-worker", name, NULL};
 	int fds[] = {handoff_fd, control_fd};
 	return spawn_child(part->fleet->opt.worker_program, argv, fds, 2, &part->child);
@@ -344,7 +359,7 @@ void part_start(struct part *part)
 	int err = start(part);
 	if (err) {
 		struct crash_limits limits = {
-			config_of(part)->restart_min_ms, config_of(part)->restart_max_ms};
+			part_config(part)->restart_min_ms, part_config(part)->restart_max_ms};
 		struct crash_death death = {.stored = part->crash.stored};
 		uint32_t wait_ms;
 		int64_t offset;
@@ -363,8 +378,8 @@ void part_start(struct part *part)
 	part->spawned_at = host_boot_ns();
 	part->adopt = true; /* from now on its directory holds something */
 	part_renew(part);
-	atomic_store(&slot_of(part)->pid, (uint32_t)part->child.pid);
-	atomic_store(&slot_of(part)->retry_in_ms, 0);
+	atomic_store(&part_slot(part)->pid, (uint32_t)part->child.pid);
+	atomic_store(&part_slot(part)->retry_in_ms, 0);
 	log_info("worker.started", "partition=%u generation=%" PRIu64 " pid=%d", part->number,
 		part->generation, part->child.pid);
 }

@@ -21,8 +21,9 @@
 #include "shm/err.h"
 #include "supervisor/spawn.h"
 
-#define FIRST_FD 3
-#define FDS_MAX	 8
+#define FIRST_FD	3
+#define FDS_MAX		8
+#define ENVIRONMENT_MAX 16
 
 /*
  * Two steps, because a source may be one of the targets: all up out of the way,
@@ -59,14 +60,15 @@ static int plan_attributes(posix_spawnattr_t *attr)
 }
 
 /* Settings that are for every process, none of which is a secret or a service manager's. */
-static void clean_environment(char *out[8])
+static void clean_environment(char *out[ENVIRONMENT_MAX])
 {
 	static const char *const kept[] = {
-		"PATH=", "TZ=", "LANG=", "JOURNAL_STREAM=", "ASAN_OPTIONS=", "UBSAN_OPTIONS="};
+		"PATH=", "TZ=", "LANG=", "JOURNAL_STREAM=", "SSL_CERT_FILE=", "SSL_CERT_DIR=",
+		"KRB5_CONFIG=", "KRB5CCNAME=", "ASAN_OPTIONS=", "UBSAN_OPTIONS="};
 	size_t n = 0;
 	for (char **e = environ; *e; e++)
 		for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-			if (!strncmp(*e, kept[i], strlen(kept[i])) && n < 7)
+			if (!strncmp(*e, kept[i], strlen(kept[i])) && n < ENVIRONMENT_MAX - 1)
 				out[n++] = *e;
 	out[n] = NULL;
 }
@@ -76,7 +78,7 @@ int spawn_child(const char *program, char *const argv[], const int *fds, unsigne
 {
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
-	char *environment[8];
+	char *environment[ENVIRONMENT_MAX];
 	pid_t pid = 0;
 	must(n_fds <= FDS_MAX && !child->pid);
 	posix_spawn_file_actions_init(&actions);

@@ -2,7 +2,7 @@
  * birth.c - makes the process what a worker is, before anything else runs in it.
  *
  *	0 1 2 | HANDOFF_FD: sealed memfd, read once | HANDOFF_CONTROL_FD: end of file = supervisor
- *gone
+ * gone
  *
  * A worker never outlives its supervisor: the kernel kills it then
  * (PR_SET_PDEATHSIG), and the one that was late is caught by comparing the

@@ -1,6 +1,6 @@
 /*
  * commit.c - one commit of the batch: whether it is allowed, and what is done when it cannot be
- *made.
+ * made.
  *
  *	usage_commit ... commit_allowed? -- yes --> committed: facts
  *	      |               '-- no --> ERR_LEASE --.

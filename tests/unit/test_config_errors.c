@@ -192,6 +192,10 @@ static void config_refuses_options_that_contradict_each_other(void **state)
 			"t.yaml:4: kafka.heartbeat_interval: 3s (the default) plus "
 			"supervisor.commit_allowance, 1s (the default) must be shorter than "
 			"kafka.session_timeout, 4s; else there is no time left for a lease"},
+		{MIN_YAML "  session_timeout: 6s\n",
+			"t.yaml:4: kafka.heartbeat_interval: 3000ms is too long for a session of "
+			"6000ms with a commit_allowance of 1000ms: the lease would end between two "
+			"heartbeats; shorten it to a fifth of the session"},
 		{MIN_YAML "supervisor:\n  commit_allowance: 42s\n",
 			"t.yaml:5: kafka.heartbeat_interval: 3s (the default) plus "
 			"supervisor.commit_allowance, 42s must be shorter than "
@@ -219,7 +223,7 @@ static void config_refuses_options_that_contradict_each_other(void **state)
 	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++)
 		refuses(cases[i].text, cases[i].line);
-	accepts(MIN_YAML "  session_timeout: 4001ms\n  max_poll_interval: 5001ms\n");
+	accepts(MIN_YAML "  session_timeout: 8001ms\n  max_poll_interval: 9001ms\n");
 	accepts(MIN_YAML "  max_poll_interval: 45s\nsupervisor: {restart_max: 100ms}\n");
 }
 

@@ -13,7 +13,8 @@
 
 #include "supervisor/lease.h"
 
-#define US UINT64_C(1000)
+#define US	   UINT64_C(1000)
+#define SESSION_MS 45000
 
 /* As librdkafka 2.0.2 writes it, with the parts that do not matter cut shorter. */
 static const char document[] =
@@ -52,8 +53,9 @@ static int64_t contact_of(const struct sample *s)
 {
 	char json[4096];
 	uint64_t ns = 0;
+	bool joining;
 	size_t len = print(json, s);
-	if (!lease_contact(json, len, &ns))
+	if (!lease_contact(json, len, SESSION_MS, &ns, &joining))
 		return -1;
 	assert_int_equal(ns % US, 0);
 	return (int64_t)(ns / US);
@@ -64,11 +66,9 @@ static void lease_takes_the_last_response_of_the_coordinator(void **state)
 	struct sample s = steady;
 	(void)state;
 	assert_int_equal(contact_of(&s), 2103593548 - 484423);
-	s.waiting = "1"; /* a request is out: its sending says nothing yet */
 	s.txidle = "3";
-	assert_int_equal(contact_of(&s), 2103593548 - 484423);
 	s.rxidle = "0";
-	assert_int_equal(contact_of(&s), 2103593548);
+	assert_int_equal(contact_of(&s), 2103593548 - 3);
 }
 
 /* The answer may have been long on its way: the request tells when the broker saw us at the
@@ -79,20 +79,33 @@ static void lease_takes_the_request_when_all_are_answered(void **state)
 	(void)state;
 	s.txidle = "900000";
 	assert_int_equal(contact_of(&s), 2103593548 - 900000);
-	s.waiting = "2";
-	assert_int_equal(contact_of(&s), 2103593548 - 484423);
 }
 
-static void lease_takes_now_when_the_member_is_joining(void **state)
+/* The response heard last may belong to a request of any age; the next one may never arrive. */
+static void lease_knows_no_contact_when_a_request_is_unanswered(void **state)
+{
+	struct sample s = steady;
+	(void)state;
+	s.waiting = "1";
+	s.txidle = "3";
+	assert_int_equal(contact_of(&s), -1);
+	s.txidle = "20000000";
+	s.rxidle = "0";
+	assert_int_equal(contact_of(&s), -1);
+}
+
+/* A silent end is noticed within half a session: so old the contact may be. */
+static void lease_takes_half_a_session_ago_when_the_member_is_joining(void **state)
 {
 	struct sample s = steady;
 	(void)state;
 	s.rxidle = s.txidle = "25000000";
 	s.waiting = "1";
 	s.join = "wait-join";
-	assert_int_equal(contact_of(&s), 2103593548);
+	assert_int_equal(contact_of(&s), 2103593548 - 22500000);
 	s.join = "wait-sync";
-	assert_int_equal(contact_of(&s), 2103593548);
+	assert_int_equal(contact_of(&s), 2103593548 - 22500000);
+	s.waiting = "0";
 	static const char *const others[] = {"init", "wait-metadata", "wait-assign-call",
 		"wait-unassign-call", "wait-unassign-to-complete", "steady", ""};
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -145,24 +158,25 @@ static void lease_knows_no_contact_when_a_field_is_missing(void **state)
 	static const char *const needed[] = {"\"ts\"", "\"brokers\"", "\"GroupCoordinator\": {"};
 	char json[4096];
 	uint64_t ns;
+	bool joining;
 	(void)state;
 	for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
 		size_t len = print(json, &steady);
 		strstr(json, needed[i])[1] = 'X';
-		assert_false(lease_contact(json, len, &ns));
+		assert_false(lease_contact(json, len, SESSION_MS, &ns, &joining));
 	}
 	static const char *const inner[] = {"\"state\"", "\"rxidle\""};
 	for (size_t i = 0; i < sizeof inner / sizeof *inner; i++) {
 		size_t len = print(json, &steady);
 		strstr(strstr(json, "\"GroupCoordinator\": {"), inner[i])[1] = 'X';
-		assert_false(lease_contact(json, len, &ns));
+		assert_false(lease_contact(json, len, SESSION_MS, &ns, &joining));
 	}
 	/* Without these the response is still known. */
 	static const char *const spare[] = {"\"waitresp_cnt\"", "\"txidle\"", "\"cgrp\""};
 	for (size_t i = 0; i < sizeof spare / sizeof *spare; i++) {
 		size_t len = print(json, &steady);
 		strstr(strstr(json, "\"GroupCoordinator\": {"), spare[i])[1] = 'X';
-		assert_true(lease_contact(json, len, &ns));
+		assert_true(lease_contact(json, len, SESSION_MS, &ns, &joining));
 		assert_int_equal(ns, (2103593548 - 484423) * US);
 	}
 }
@@ -174,14 +188,15 @@ static void lease_knows_no_contact_when_it_is_not_json(void **state)
 		"{\"ts\":1,\"brokers\":{\"GroupCoordinator\":\"UP\"}}", "\xff\xfe", "nonsense"};
 	char json[4096];
 	uint64_t ns;
+	bool joining;
 	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-		assert_false(lease_contact(bad[i], strlen(bad[i]), &ns));
+		assert_false(lease_contact(bad[i], strlen(bad[i]), SESSION_MS, &ns, &joining));
 	size_t len = print(json, &steady);
 	for (size_t n = 0; n < len; n++) {
 		char *exact = malloc(n + 1); /* a sanitizer sees one byte too many */
 		memcpy(exact, json, n);
-		assert_false(lease_contact(exact, n, &ns));
+		assert_false(lease_contact(exact, n, SESSION_MS, &ns, &joining));
 		free(exact);
 	}
 }
@@ -190,6 +205,7 @@ static void lease_knows_no_contact_when_it_is_not_json(void **state)
 static void lease_is_never_after_the_document_when_bytes_are_garbled(void **state)
 {
 	uint64_t seed = 88172645463325252u, ns;
+	bool joining;
 	char json[4096];
 	unsigned known = 0;
 	(void)state;
@@ -203,7 +219,7 @@ static void lease_is_never_after_the_document_when_bytes_are_garbled(void **stat
 			if (at < 60 || at > 110) /* not the time itself */
 				json[at] = (char)(seed >> 32);
 		}
-		if (!lease_contact(json, len, &ns))
+		if (!lease_contact(json, len, SESSION_MS, &ns, &joining))
 			continue;
 		known++;
 		assert_true(ns <= 2103593548 * US);
@@ -233,7 +249,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lease_takes_the_last_response_of_the_coordinator),
 		cmocka_unit_test(lease_takes_the_request_when_all_are_answered),
-		cmocka_unit_test(lease_takes_now_when_the_member_is_joining),
+		cmocka_unit_test(lease_takes_half_a_session_ago_when_the_member_is_joining),
+		cmocka_unit_test(lease_knows_no_contact_when_a_request_is_unanswered),
 		cmocka_unit_test(lease_knows_no_contact_when_the_coordinator_is_not_up),
 		cmocka_unit_test(lease_knows_no_contact_when_a_number_makes_no_sense),
 		cmocka_unit_test(lease_knows_no_contact_when_a_field_is_missing),

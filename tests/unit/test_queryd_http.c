@@ -1,6 +1,6 @@
 /*
  * test_queryd_http.c - the query process's HTTP server, over a libtally that says what a test
- *wants.
+ * wants.
  *
  *	test --TCP--> http.c, answer_*.c, metrics.c --tally_*()--> the functions in this file
  *

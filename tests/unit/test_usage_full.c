@@ -107,6 +107,49 @@ static void usage_commit_says_full_and_never_faults_on_a_full_file_system(void *
 	schedule_free(&schedule);
 }
 
+/* Rewrites streams here and there: their old pages are free, one by one. */
+static void scatter_free_pages(struct usage *usage, uint64_t *rng)
+{
+	for (int commits = 0; commits < 3; commits++) {
+		for (int i = 0; i < 100; i++)
+			add(usage, "known", "", (uint64_t)schedule_draw(rng, 30000) << 40, 1);
+		commit(usage, NOW);
+	}
+}
+
+/* A row of the widest window is 30 pages in a row: single free pages are no use for it. */
+static void usage_commit_says_full_when_long_rows_meet_scattered_free_pages(void **state)
+{
+	struct usage_options options = default_options();
+	struct usage *usage;
+	uint64_t rng = seed;
+	unsigned rounds = 24, refused = 0;
+
+	(void)state;
+	if (!mounted)
+		skip();
+	options.identity.window_minutes = WINDOW_MINUTES_MAX;
+	usage = open_with(&options);
+	for (uint64_t i = 0; i < 30000; i++)
+		add(usage, "known", "", i << 40, 1);
+	commit(usage, NOW);
+	for (unsigned i = 0; i < rounds; i++) {
+		char tenant[16], policy[16];
+
+		scatter_free_pages(usage, &rng);
+		snprintf(tenant, sizeof(tenant), "new%u", i);
+		for (unsigned p = 0; p <= schedule_draw(&rng, 4); p++) {
+			snprintf(policy, sizeof(policy), "p%u", p);
+			add(usage, tenant, policy, p, 1);
+		}
+		refused += commit_when_nearly_full(usage, &rng, NOW);
+	}
+	verify(usage);
+	print_message("%u of %u commits refused\n", refused, rounds);
+	assert_true(refused > 0 && refused < rounds);
+	usage_close(&usage);
+}
+
 /* The same for the first commit of all, and for opening. */
 static void usage_open_says_full_and_leaves_nothing_behind(void **state)
 {
@@ -170,6 +213,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(
 			usage_commit_says_full_and_never_faults_on_a_full_file_system, each_setup),
+		cmocka_unit_test_setup(
+			usage_commit_says_full_when_long_rows_meet_scattered_free_pages,
+			each_setup),
 		cmocka_unit_test_setup(usage_open_says_full_and_leaves_nothing_behind, each_setup),
 	};
 

@@ -2,7 +2,7 @@
  * listen.c - the address to listen on.
  *
  *	query.http_listen -> config_listen_split -> getaddrinfo -> bind, listen ->
- *<run_dir>/query.http
+ * <run_dir>/query.http
  *
  * A mistake of the operator is one line that names the address and says what
  * to do about it.

@@ -1,4 +1,4 @@
-# 02-it-waits-and-refuses.sh - an unreachable broker is waited for and shown; what cannot be right is
+# 03-it-waits-and-refuses.sh - an unreachable broker is waited for and shown; what cannot be right is
 # refused with one line that says what to do; SIGHUP reads what can be read again.
 . "$(dirname "$0")/lib.sh"
 

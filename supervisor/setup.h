@@ -1,0 +1,22 @@
+/*
+ * setup.h - what tallyd needs before it can start: the configuration, checked, and its programs.
+ */
+#ifndef TALLY_SUPERVISOR_SETUP_H
+#define TALLY_SUPERVISOR_SETUP_H
+
+#include "shm/config.h"
+
+#define EXIT_OPERATOR 2 /* a mistake of the operator's: one line says which */
+
+struct setup {
+	struct config config; /* config_free ends it */
+	char worker_program[CONFIG_TEXT_SIZE + 32], query_program[CONFIG_TEXT_SIZE + 32];
+};
+
+/* 0, or EXIT_OPERATOR with the line written. */
+int setup_load(const char *path, struct setup *setup);
+
+/* Writes "tallyd: WHAT: WHY" and gives EXIT_OPERATOR. */
+int setup_fail(const char *what, const char *why);
+
+#endif
