@@ -125,6 +125,7 @@ eventually()
 }
 
 now_ms() { date +%s%3N; }
+sum() { awk '{ s += $1 } END { printf "%.0f\n", s }'; }
 rand() { echo $((RANDOM % $1)); }	# 0 .. $1 - 1, from the seed; not in a subshell: RANDOM stands still there
 alive() { [ -d "/proc/$1" ] && ! grep -qs '^State:.Z' "/proc/$1/status"; }
 gone() { ! alive "$1"; }
