@@ -189,9 +189,10 @@ int store_open_writer(
 	if (!store)
 		return ERR_NOMEM;
 	store->writer = true;
+	store->map_bytes = map_bytes / page * page;
 	rc = mdb_env_create(&store->env);
 	if (rc == 0)
-		rc = mdb_env_set_mapsize(store->env, map_bytes / page * page);
+		rc = mdb_env_set_mapsize(store->env, store->map_bytes);
 	if (rc == 0)
 		rc = mdb_env_set_maxreaders(store->env, readers_max);
 	if (rc == 0)

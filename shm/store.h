@@ -41,7 +41,17 @@ struct store_txn {
 	void *cursor; /* MDB_cursor, made on first use */
 	int err;      /* first error, or 0 */
 	bool write;
+	bool spare; /* begun with store_begin_spare */
 };
+
+/* What a write transaction can need at most, in pages. */
+struct store_need {
+	uint64_t pages; /* dirtied one at a time: any free page will do */
+	uint64_t runs;	/* for values that take several neighbouring pages */
+	uint64_t freed; /* freed without being dirtied */
+};
+
+#define STORE_SPARE_PAGES 64 /* of file system and of map, kept for store_begin_spare */
 
 struct store_facts {
 	uint64_t map_bytes;
@@ -78,18 +88,27 @@ void store_close(struct store **store);
  */
 void store_begin(struct store_txn *txn, struct store *store);
 void store_begin_read(struct store_txn *txn, struct store *store);
+
+/*
+ * A write transaction that makes room: it may use the last STORE_SPARE_PAGES of
+ * file system and of map, which all others leave alone.  In a full store what it
+ * frees is what others can use, two transactions later.
+ */
+void store_begin_spare(struct store_txn *txn, struct store *store);
+
 int store_commit(struct store_txn *txn); /* 0 or the first error; the transaction is over */
 void store_abort(struct store_txn *txn); /* also ends a read transaction; idempotent */
 
 /*
- * Inside a write transaction, before its first change: makes sure that dirtying
- * up to `pages` pages cannot run out of file system.  Counts the free pages that
- * LMDB may reuse, then fallocate(KEEP_SIZE)s beyond the last page in use; cheap
- * when there is room already.  No room: txn->err = ERR_FULL, nothing has
- * changed.  The end of the map is not looked at: there LMDB's own error (also
- * ERR_FULL) comes from a put.
+ * Inside a write transaction, before its first change: makes sure that what it
+ * needs cannot run out of file system.  Counts the free pages that LMDB may reuse,
+ * for what is dirtied one page at a time alone: free pages are scattered, and what
+ * is longer than a page is taken from the end when no free run is long enough.
+ * Then fallocate(KEEP_SIZE)s beyond the last page in use; cheap when there is room
+ * already.  No room: txn->err = ERR_FULL, nothing has changed.  The end of the map
+ * is not looked at: there LMDB's own error (also ERR_FULL) comes from a put.
  */
-void store_reserve(struct store_txn *txn, uint64_t pages);
+void store_reserve(struct store_txn *txn, const struct store_need *need);
 
 /* false when absent (txn->err stays 0) or on error (txn->err set). */
 bool store_get(struct store_txn *txn, struct store_bytes key, struct store_bytes *value);

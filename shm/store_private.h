@@ -19,7 +19,9 @@ struct store {
 	int fd; /* LMDB's, of data.mdb */
 	bool writer;
 	uint32_t page_size;
-	uint64_t reserved; /* bytes from the start of the file that we know have blocks */
+	uint64_t map_bytes; /* as configured (writer) */
+	uint64_t reserved;  /* bytes from the start of the file that we know have blocks */
+	bool map_spare;	    /* the map is larger than configured, for store_begin_spare */
 	/* One ended read transaction is kept for the next one: renewing is 4 times cheaper. */
 	_Atomic int idle; /* enum idle_state, in store_txn.c */
 	MDB_txn *idle_txn;

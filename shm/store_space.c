@@ -23,6 +23,9 @@
 
 #define RESERVE_STEP 64 /* pages: small transactions do not call fallocate each time */
 #define FREE_LIST    0	/* LMDB's number for its database of free pages */
+#define RUN_SLACK    4	/* pages */
+
+#define NUMBERS_PER_PAGE 511 /* of pages, in a record of the free list */
 
 struct reader_facts {
 	uint32_t slots;
@@ -54,31 +57,49 @@ static struct reader_facts list_readers(struct store *store)
 
 /*
  * Pages on the free list that were freed by transactions before `before`; stops
- * counting when there are `enough`.  Only read transactions may look there.
+ * counting when there are `enough`.
  */
-static uint64_t free_pages(struct store *store, size_t before, uint64_t enough)
+static uint64_t count_free(struct store_txn *txn, size_t before, uint64_t enough)
 {
-	struct store_txn txn;
 	MDB_cursor *cursor;
 	MDB_val k, v;
 	size_t txnid, n;
 	uint64_t sum = 0;
 
-	store_begin_read(&txn, store);
-	if (!txn.err && mdb_cursor_open(txn.txn, FREE_LIST, &cursor) == 0) {
-		while (sum < enough && mdb_cursor_get(cursor, &k, &v, MDB_NEXT) == 0) {
-			if (k.mv_size != sizeof(txnid) || v.mv_size < sizeof(n))
-				break;
-			memcpy(&txnid, k.mv_data, sizeof(txnid));
-			memcpy(&n, v.mv_data, sizeof(n));
-			if (txnid >= before)
-				break;
-			sum += n;
-		}
-		mdb_cursor_close(cursor);
+	if (txn->err || mdb_cursor_open(txn->txn, FREE_LIST, &cursor) != 0)
+		return 0;
+	while (sum < enough && mdb_cursor_get(cursor, &k, &v, MDB_NEXT) == 0) {
+		if (k.mv_size != sizeof(txnid) || v.mv_size < sizeof(n))
+			break;
+		memcpy(&txnid, k.mv_data, sizeof(txnid));
+		memcpy(&n, v.mv_data, sizeof(n));
+		if (txnid >= before)
+			break;
+		sum += n;
 	}
-	store_abort(&txn);
+	mdb_cursor_close(cursor);
 	return sum;
+}
+
+/*
+ * What the free list needs for itself on top.  Records that were used from are
+ * written anew, one per page as long as there are transaction numbers left to name
+ * them; what this transaction frees is one record, which may be written three times
+ * while it grows.
+ */
+static void add_free_list(struct store_need *need, struct store_txn *read, size_t last_txn)
+{
+	uint64_t records, freed;
+	MDB_stat stat;
+
+	if (read->err || mdb_stat(read->txn, FREE_LIST, &stat) != 0)
+		return;
+	records = stat.ms_overflow_pages + stat.ms_entries / 2;
+	need->pages += stat.ms_branch_pages + stat.ms_leaf_pages + records;
+	freed = need->pages + need->runs + need->freed;
+	need->runs += 3 * (freed / NUMBERS_PER_PAGE + 1) + RUN_SLACK;
+	if (records > last_txn / 2)
+		need->runs += records;
 }
 
 static int reserve_to(struct store *store, uint64_t end)
@@ -94,28 +115,42 @@ static int reserve_to(struct store *store, uint64_t end)
 	return rc == 0 ? 0 : errno;
 }
 
-void store_reserve(struct store_txn *txn, uint64_t pages)
+/* Bytes from the start of the file that must have blocks; at most the map. */
+static uint64_t end_needed(struct store_txn *txn, struct store_need need, const MDB_envinfo *info)
 {
 	struct store *store = txn->store;
+	uint64_t first = info->me_last_pgno + 1, spare = txn->spare ? 0 : STORE_SPARE_PAGES;
+	struct store_txn read; /* only these may look at the free list */
+	uint64_t reusable = 0, end;
+	size_t before;
+
+	store_begin_read(&read, store);
+	add_free_list(&need, &read, info->me_last_txnid);
+	end = (first + need.pages + need.runs + spare) * store->page_size;
+	if (end > store->reserved) {
+		before = list_readers(store).oldest;
+		if (before > info->me_last_txnid)
+			before = info->me_last_txnid;
+		reusable = count_free(&read, before, need.pages);
+		if (reusable > need.pages)
+			reusable = need.pages;
+		end -= reusable * store->page_size;
+	}
+	store_abort(&read);
+	return end < info->me_mapsize ? end : info->me_mapsize;
+}
+
+void store_reserve(struct store_txn *txn, const struct store_need *need)
+{
+	struct store *store = txn->store;
+	uint64_t end, step = (uint64_t)RESERVE_STEP * store->page_size;
 	MDB_envinfo info;
-	uint64_t first, reusable, need, end, step = (uint64_t)RESERVE_STEP * store->page_size;
-	size_t oldest;
 	int errnum;
 
 	if (txn->err)
 		return;
 	mdb_env_info(store->env, &info);
-	first = info.me_last_pgno + 1;
-	if ((first + pages) * store->page_size <= store->reserved)
-		return;
-	oldest = list_readers(store).oldest;
-	reusable =
-		free_pages(store, oldest < info.me_last_txnid ? oldest : info.me_last_txnid, pages);
-	/* The new free-list records want neighbouring pages, 512 numbers a page: from the end. */
-	need = (pages > reusable ? pages - reusable : 0) + pages / 128 + 8;
-	end = (first + need) * store->page_size;
-	if (end > info.me_mapsize)
-		end = info.me_mapsize;
+	end = end_needed(txn, *need, &info);
 	if (end <= store->reserved)
 		return;
 	errnum = end + step <= info.me_mapsize ? reserve_to(store, end + step) : ENOSPC;
@@ -137,13 +172,18 @@ void store_check_readers(struct store *store)
 void store_facts(struct store *store, struct store_facts *facts)
 {
 	struct reader_facts readers = list_readers(store);
+	struct store_txn read;
+	uint64_t free_pages;
 	MDB_envinfo info;
 
+	store_begin_read(&read, store);
+	free_pages = count_free(&read, SIZE_MAX, UINT64_MAX);
+	store_abort(&read);
 	mdb_env_info(store->env, &info);
 	*facts = (struct store_facts){
 		.map_bytes = info.me_mapsize,
 		.used_bytes = ((uint64_t)info.me_last_pgno + 1) * store->page_size,
-		.free_pages = free_pages(store, SIZE_MAX, UINT64_MAX),
+		.free_pages = free_pages,
 		.last_txn = info.me_last_txnid,
 		.oldest_reader =
 			readers.oldest < info.me_last_txnid ? readers.oldest : info.me_last_txnid,

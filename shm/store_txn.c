@@ -32,36 +32,20 @@ void store_txn_fail(struct store_txn *txn, const char *what, int rc)
 
 /* --- transactions -------------------------------------------------------------------------- */
 
-void store_begin(struct store_txn *txn, struct store *store)
-{
-	MDB_txn *handle = NULL;
-
-	must(store->writer);
-	*txn = (struct store_txn){.store = store, .write = true};
-	store_txn_fail(txn, "txn_begin", mdb_txn_begin(store->env, NULL, 0, &handle));
-	txn->txn = handle;
-}
-
-static bool move_idle(struct store *store, enum idle_state from)
-{
-	int expected = (int)from;
-
-	return atomic_compare_exchange_strong(&store->idle, &expected, IDLE_MOVING);
-}
-
 /*
- * The writer has a larger map than ours.  Ours may only be replaced when no
- * transaction of this process uses it (the caller's own one has not begun).
+ * A map may only be replaced when no transaction of this process uses it: `active`
+ * are the caller's own, which have not begun.  0 as bytes: as large as the writer's.
  */
-static bool grow_map(struct store *store)
+static bool set_map(struct store *store, int active, size_t bytes)
 {
 	int alone;
 
 	for (int i = 0; i < RESIZE_TRIES; i++) {
-		alone = 1;
-		if (atomic_compare_exchange_strong(&store->active, &alone, RESIZING | 1)) {
-			int rc = mdb_env_set_mapsize(store->env, 0);
+		alone = active;
+		if (atomic_compare_exchange_strong(&store->active, &alone, RESIZING | active)) {
+			int rc = mdb_env_set_mapsize(store->env, bytes);
 
+			must(rc == 0 || !store->writer); /* the old one is gone */
 			store_keep_out_of_cores(store);
 			atomic_fetch_and(&store->active, ~RESIZING);
 			return rc == 0;
@@ -69,6 +53,54 @@ static bool grow_map(struct store *store)
 		sched_yield();
 	}
 	return false;
+}
+
+/* Before a write transaction: the map with its spare pages if they are needed, or as configured. */
+static void set_spare(struct store *store, bool spare)
+{
+	size_t spare_bytes = (size_t)STORE_SPARE_PAGES * store->page_size;
+	MDB_envinfo info;
+
+	mdb_env_info(store->env, &info);
+	if (spare == store->map_spare ||
+		(spare && (info.me_last_pgno + 1) * store->page_size + spare_bytes <=
+				  info.me_mapsize))
+		return;
+	/* LMDB never makes it smaller than what is in use. */
+	if (!set_map(store, 0, store->map_bytes + (spare ? spare_bytes : 0)))
+		return;
+	store->map_spare = spare;
+	mdb_env_info(store->env, &info);
+	if (store->reserved > info.me_mapsize)
+		store->reserved = info.me_mapsize; /* the file was cut there */
+}
+
+static void begin_write(struct store_txn *txn, struct store *store, bool spare)
+{
+	MDB_txn *handle = NULL;
+
+	must(store->writer);
+	set_spare(store, spare);
+	*txn = (struct store_txn){.store = store, .write = true, .spare = spare};
+	store_txn_fail(txn, "txn_begin", mdb_txn_begin(store->env, NULL, 0, &handle));
+	txn->txn = handle;
+}
+
+void store_begin(struct store_txn *txn, struct store *store)
+{
+	begin_write(txn, store, false);
+}
+
+void store_begin_spare(struct store_txn *txn, struct store *store)
+{
+	begin_write(txn, store, true);
+}
+
+static bool move_idle(struct store *store, enum idle_state from)
+{
+	int expected = (int)from;
+
+	return atomic_compare_exchange_strong(&store->idle, &expected, IDLE_MOVING);
 }
 
 static bool enter_read(struct store *store)
@@ -91,7 +123,7 @@ static int begin_read_handle(struct store *store, MDB_txn **handle)
 			     : mdb_txn_begin(store->env, NULL, MDB_RDONLY, handle);
 		if (rc == MDB_READERS_FULL)
 			mdb_reader_check(store->env, &dead);
-		else if (rc != MDB_MAP_RESIZED || !grow_map(store))
+		else if (rc != MDB_MAP_RESIZED || !set_map(store, 1, 0))
 			return rc;
 	}
 	return rc;

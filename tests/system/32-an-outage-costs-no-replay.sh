@@ -4,7 +4,7 @@
 
 broker partitions=8 brokers=3
 produce --records 8000 --tenants 3 --streams 500 --seed "$SEED"
-start_tallyd
+start_tallyd kafka.session_timeout=6s
 wait_ready 8
 records() { status_json | jq '[.partitions[].stats.records] | add'; }
 wait_until records '^8000$'
@@ -31,16 +31,16 @@ broker_do down
 read -r away _ </proc/uptime
 away=${away/./}0000000	# CLOCK_BOOTTIME: nothing can have been heard of the brokers after that
 leases=$(facts)
-eventually 'answers stop when the lease is over' ready_count '^0$' 6
+eventually 'answers stop when the lease is over' ready_count '^0$' 8
 lease=$(fields "$leases"$'\n'"$(facts)" lease_until | sort -n | tail -n 1)
-ok 'and it is over before the session is' test "$lease" -lt $((away + 3000000000))
+ok 'and it is over before the session is' test "$lease" -lt $((away + 6000000000))
 is "$(ready_code)" 503 'the query process says not ready'
 eventually 'the loss is noticed' 'status_json | jq .lost_events' '^1$' 10
 eventually 'and all partitions are parked' 'fields "$(facts)" state | sort | uniq -c' '^ *8 parked$' 10
 like "$(status_json | jq -r .group_state)" 'no_broker|lost' 'the status says why'
 is "$(fields "$(facts)" partition generation)" "$(cut -d' ' -f1,2 <<<"$before")" 'every store is kept'
 is "$(for pid in $(cut -d' ' -f3 <<<"$before"); do alive "$pid" && echo "$pid"; done)" '' 'the workers are gone'
-until_true 20 eval '[ $(($(now_ms) - down_at)) -gt 12000 ]'
+until_true 30 eval '[ $(($(now_ms) - down_at)) -gt 18000 ]'
 is "$(ready_count)" 0 'three session timeouts later nobody answers'
 is "$(strangers)" '' 'nothing was made anew'
 
@@ -56,7 +56,7 @@ eventually 'it is ready' ready_code '^200$' 10
 is "$(status_json | jq .lost_events)" 1 'it was lost once'
 is "$(status_json | jq -r .group_state)" member 'and is a member again'
 like "$(grep -h 'state=parked\|group.assign' "$T/a.log" | tail -n 3)" 'group.assign' 'the log tells of both'
-sleep 5	# longer than the grace: what came back is not given up later
+sleep 7	# longer than the grace: what came back is not given up later
 is "$(ready_count)" 8 'and it stays so'
 same_as_oracle 'the stores hold what the log says'
 end "$READERS"
