@@ -4,9 +4,9 @@
 #   make check     install what is missing, build, run all tests; the exit code says the truth
 #   make           build everything under build/
 #   make unit      unit tests            unit-asan, unit-valgrind: the same under these
-#   make system    system tests          TESTS="tests/system/21*" picks some
+#   make system    system tests          TESTS="tests/system/21*" picks some; system-asan
 #   make layers    folder rules          make samples   sample files against the option table
-#   make bench     measures, as medians and ratios
+#   make bench     measures, as medians and ratios    make bare      demo and check on a bootstrapped Debian 12
 #   make install   DESTDIR= PREFIX=/usr  make deps      Debian packages that are missing
 #   make format    clang-format in place make clean
 #
@@ -110,7 +110,7 @@ $B/libtally.so: $B/libtally.so.0
 	ln -sfn $(<F) $@
 
 $B/tally.pc: shm/tally.pc.in shm/tally.h Makefile
-	sed -e 's|@PREFIX@|$(PREFIX)|;s|@LIBDIR@|$(LIBDIR)|;s|@VERSION@|$(VERSION)|' $< >$@
+	sed -e 's|@PREFIX@|$(PREFIX)|;s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|;s|@VERSION@|$(VERSION)|' $< >$@
 
 -include $(shell find $B -name '*.d' 2>/dev/null)
 
@@ -193,6 +193,8 @@ unit: $(UNIT)
 	$(call run_unit,)
 unit-asan:
 	$(MAKE) --no-print-directory SAN=address B=$B/address unit
+system-asan:
+	$(MAKE) --no-print-directory SAN=address B=$B/address TEST_TIMEOUT=900 system
 unit-valgrind: $(UNIT)
 	$(call run_unit,valgrind -q --error-exitcode=9 --leak-check=full)
 
@@ -216,7 +218,11 @@ demo: deps
 	@$(MAKE) --no-print-directory programs
 	@B="$(abspath $B)" tools/demo.sh
 
-.PHONY: check unit unit-asan unit-valgrind system layers samples bench demo
+BARE ?= all
+bare:
+	tests/bare/bare-root.sh $(BARE)
+
+.PHONY: check unit unit-asan unit-valgrind system system-asan bare layers samples bench demo
 
 # --- the rest ------------------------------------------------------------------------------------
 

@@ -6,9 +6,10 @@
  *	                                       (fallocate)         (sparse: no blocks)
  *
  * WRITEMAP writes through memory, so a page that the file system cannot supply is
- * a SIGBUS.  store_reserve turns that into ERR_FULL: LMDB takes pages from its
- * free list first, then one after the other from the end, and everything below
- * `reserved` has blocks.
+ * a SIGBUS.  store_reserve turns that into ERR_FULL: LMDB takes single pages from its
+ * free list first, then from the end; neighbouring ones from the end as a rule; and
+ * everything below `reserved` has blocks.  An ordinary transaction leaves
+ * STORE_SPARE_PAGES of these to one that makes room (store_begin_spare).
  *
  * Runs in: worker; facts also in readers.  Blocks in: nowhere.
  */
@@ -90,10 +91,10 @@ static uint64_t count_free(struct store_txn *txn, size_t before, uint64_t enough
 static void add_free_list(struct store_need *need, struct store_txn *read, size_t last_txn)
 {
 	uint64_t records, freed;
-	MDB_stat stat;
+	MDB_stat stat = {0};
 
-	if (read->err || mdb_stat(read->txn, FREE_LIST, &stat) != 0)
-		return;
+	if (!read->err)
+		mdb_stat(read->txn, FREE_LIST, &stat);
 	records = stat.ms_overflow_pages + stat.ms_entries / 2;
 	need->pages += stat.ms_branch_pages + stat.ms_leaf_pages + records;
 	freed = need->pages + need->runs + need->freed;

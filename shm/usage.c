@@ -8,6 +8,10 @@
  *	    may_commit?                   the lease, asked last
  *	    commit                        all of it or nothing
  *	    settle                        what was pending is committed
+ *	usage_sweep:
+ *	    begin, reserve                with the store's spare pages
+ *	    sweep, meta as committed      the batch waits
+ *	    may_commit?  commit
  *
  * The next offset is in the same transaction as the counts it accounts for: a
  * worker killed at any instruction goes on with the first record whose effect is
@@ -27,7 +31,8 @@
 #include "shm/err.h"
 #include "shm/usage_private.h"
 
-#define RESERVE_SLACK 64 /* pages: meta, the free list, branches */
+#define RESERVE_SLACK 64 /* pages: meta, branches */
+#define META_PAGES    8	 /* of a transaction that puts meta and little else */
 
 uint64_t usage_hash_record(const void *key, size_t key_len, const void *value, size_t value_len)
 {
@@ -81,7 +86,7 @@ static int create_meta(struct usage *usage, const struct usage_identity *identit
 	if (getrandom(meta->incarnation, sizeof(meta->incarnation), 0) != sizeof(meta->incarnation))
 		return ERR_IO;
 	store_begin(&txn, usage->store);
-	store_reserve(&txn, RESERVE_SLACK);
+	store_reserve(&txn, &(struct store_need){.pages = META_PAGES});
 	put_meta(&txn, meta);
 	return store_commit(&txn);
 }
@@ -132,6 +137,7 @@ static int load(struct usage *usage, const struct usage_options *options, bool *
 		err = load_rest(usage, &txn);
 	store_abort(&txn);
 	usage->pending = usage->meta;
+	usage->sweep.has_rows = true;
 	usage_set_cluster(usage, options->identity.cluster);
 	return err;
 }
@@ -265,17 +271,19 @@ static void put_quarantined(struct usage *usage, struct store_txn *txn)
 	}
 }
 
-/* Pages that the transaction can dirty, on the safe side. */
-static uint64_t commit_pages(const struct usage *usage, const struct usage_commit *how)
+/* What the transaction can need, on the safe side. */
+static struct store_need commit_need(const struct usage *usage, const struct usage_commit *how)
 {
 	const struct batch *batch = &usage->batch;
-	uint64_t pages = apply_pages(usage);
+	struct store_need need = sweep_need(usage, how->sweep_blocks);
 
-	pages += 4 * names_pending(&usage->names);
-	pages += 2 * (usage->sources.n + batch->n_cleared);
-	pages += 2 * batch->n_quarantined + batch->raw_len / 2048;
-	pages += 2 * (uint64_t)how->sweep_blocks;
-	return pages + pages / 4 + RESERVE_SLACK;
+	apply_need(usage, &need);
+	need.pages += 4 * names_pending(&usage->names);
+	need.pages += sources_pages(&usage->sources);
+	need.pages += 2 * (batch->n_cleared + batch->n_quarantined);
+	need.pages += need.pages / 4 + RESERVE_SLACK;
+	need.runs += 2 * batch->n_quarantined + batch->raw_len / STORE_BLOCK_SIZE;
+	return need;
 }
 
 /* Everything is in the store: the batch is empty and what was pending is committed. */
@@ -285,15 +293,25 @@ static void settle(struct usage *usage, const struct usage_meta *meta, const str
 	usage->meta = *meta;
 	usage->pending = *meta;
 	usage->sweep = *sweep;
+	usage->sweep.has_rows |= usage->batch.n > 0;
 	batch_clear(&usage->batch);
 	names_commit(&usage->names);
-	sources_commit(&usage->sources, now_minute, meta->identity.window_minutes);
+	sources_commit(&usage->sources, now_minute);
+}
+
+/* The lease, asked last; then all of it or nothing. */
+static int commit_txn(struct store_txn *txn, const struct usage_commit *how)
+{
+	if (!txn->err && how->may_commit && !how->may_commit(how->arg))
+		txn->err = ERR_LEASE;
+	return store_commit(txn);
 }
 
 int usage_commit(struct usage *usage, const struct usage_commit *how)
 {
 	struct usage_meta meta = usage->pending;
 	struct sweep sweep = usage->sweep;
+	struct store_need need;
 	struct store_txn txn;
 	uint32_t now_minute;
 	int err;
@@ -302,23 +320,77 @@ int usage_commit(struct usage *usage, const struct usage_commit *how)
 		meta.clock_ms = how->now_ms;
 	now_minute = window_minute_of_ms(meta.clock_ms);
 	batch_sort(&usage->batch);
+	sources_mark(&usage->sources, now_minute, meta.identity.window_minutes);
+	need = commit_need(usage, how);
 	store_begin(&txn, usage->store);
-	store_reserve(&txn, commit_pages(usage, how));
+	store_reserve(&txn, &need);
 	apply_batch(usage, &txn, &meta);
 	names_write(&usage->names, &txn);
 	meta.tenants = usage->names.tenants;
-	meta.sources =
-		sources_write(&usage->sources, &txn, now_minute, meta.identity.window_minutes);
+	meta.sources = sources_write(&usage->sources, &txn);
 	clear_outbox(usage, &txn, &meta);
 	put_quarantined(usage, &txn);
-	sweep_slice(&txn, how->sweep_blocks, now_minute, &meta, &sweep);
+	sweep_slice(&txn, how->sweep_blocks, now_minute, NULL, &meta, &sweep);
 	put_meta(&txn, &meta);
-	if (!txn.err && how->may_commit && !how->may_commit(how->arg))
-		txn.err = ERR_LEASE;
-	err = store_commit(&txn);
+	err = commit_txn(&txn, how);
 	if (!err)
 		settle(usage, &meta, &sweep, now_minute);
 	return err;
+}
+
+/* --- the sweep alone ------------------------------------------------------------------------- */
+
+static int sweep_once(
+	struct usage *usage, const struct usage_commit *how, unsigned blocks, unsigned *steps)
+{
+	struct usage_meta meta = usage->meta, *pending = &usage->pending;
+	struct sweep sweep = usage->sweep;
+	struct store_need need = sweep_need(usage, blocks);
+	struct store_txn txn;
+	int err;
+
+	if (how->now_ms > meta.clock_ms)
+		meta.clock_ms = how->now_ms;
+	need.pages += META_PAGES;
+	store_begin_spare(&txn, usage->store);
+	store_reserve(&txn, &need);
+	*steps = sweep_slice(
+		&txn, blocks, window_minute_of_ms(meta.clock_ms), &usage->batch, &meta, &sweep);
+	put_meta(&txn, &meta);
+	err = commit_txn(&txn, how);
+	if (err)
+		return err;
+	usage->meta = meta;
+	usage->sweep = sweep;
+	pending->streams = meta.streams;
+	pending->blocks = meta.blocks;
+	pending->swept = meta.swept;
+	if (pending->clock_ms < meta.clock_ms)
+		pending->clock_ms = meta.clock_ms;
+	return 0;
+}
+
+int usage_sweep(struct usage *usage, const struct usage_commit *how, unsigned *steps)
+{
+	unsigned blocks = how->sweep_blocks;
+	int err;
+
+	batch_sort(&usage->batch);
+	while ((err = sweep_once(usage, how, blocks, steps)) == ERR_FULL && blocks > 1)
+		blocks = (blocks + 3) / 4;
+	if (err)
+		*steps = 0;
+	return err;
+}
+
+uint64_t usage_sweep_steps(const struct usage *usage)
+{
+	const struct sweep *sweep = &usage->sweep;
+	uint64_t blocks = usage->meta.blocks;
+	/* Each tenant and each policy has a name, and at most one row. */
+	uint64_t rows = sweep->has_rows || sweep->in_rows ? usage->names.n : 0;
+
+	return blocks + rows ? blocks + rows + 2 : 0; /* 2: to see that they end */
 }
 
 void usage_check_readers(struct usage *usage)

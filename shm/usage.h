@@ -41,6 +41,13 @@
 #define USAGE_NAME_SIZE		   256
 #define USAGE_QUARANTINE_BYTES_MAX 65536 /* of a quarantined record's raw bytes that are kept */
 
+/*
+ * Foreign stores whose highest sequence is kept.  Of more, the ones heard of longest
+ * ago are forgotten: what such a one sends a second time would count a second time.
+ * An honest fleet has as many as it has had partitions and generations in a window.
+ */
+#define USAGE_SOURCES_MAX 65536
+
 struct usage_entry {
 	uint32_t last_seen_s;	  /* Unix seconds */
 	uint32_t last_produced_s; /* 0 = never by this store */
@@ -165,7 +172,7 @@ bool usage_dirty(const struct usage *usage);
 
 struct usage_commit {
 	int64_t now_ms;
-	unsigned sweep_blocks; /* look at up to so many blocks for expired streams */
+	unsigned sweep_blocks; /* look at up to so many blocks (and rows) for what has expired */
 	/* Asked immediately before the commit; false: the transaction is aborted, ERR_LEASE. */
 	bool (*may_commit)(void *arg);
 	void *arg;
@@ -177,6 +184,19 @@ struct usage_commit {
  * batch is kept whole and the call can be made again.
  */
 int usage_commit(struct usage *usage, const struct usage_commit *how);
+
+/*
+ * Sweeps alone, at most how->sweep_blocks steps, in a transaction that may use the
+ * store's spare pages; the batch waits as it is, its streams are left alone, nothing
+ * it counts changes.  For a store that is full while the batch cannot be committed:
+ * each time it succeeds there is more room than before, if anything has expired.
+ * Takes fewer steps when there is no room for so many.  Errors as of usage_commit.
+ * *steps: how many it took.
+ */
+int usage_sweep(struct usage *usage, const struct usage_commit *how, unsigned *steps);
+
+/* How many steps a whole pass of the sweep takes, at most; 0: there is nothing to sweep. */
+uint64_t usage_sweep_steps(const struct usage *usage);
 
 /* Drops the batch and goes back to the committed state. */
 void usage_reset(struct usage *usage);

@@ -281,11 +281,25 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-uint64_t apply_pages(const struct usage *usage)
+uint64_t row_run(const struct usage *usage)
+{
+	size_t size = window_row_size(usage->meta.identity.window_minutes);
+
+	return size <= STORE_BLOCK_SIZE ? 0 : size / STORE_BLOCK_SIZE + 1;
+}
+
+/* Single pages that putting a row can dirty. */
+static uint64_t row_pages(const struct usage *usage)
+{
+	size_t size = window_row_size(usage->meta.identity.window_minutes);
+
+	return size > INLINE_MAX && size <= STORE_BLOCK_SIZE ? 3 : 2;
+}
+
+void apply_need(const struct usage *usage, struct store_need *need)
 {
 	const struct batch *batch = &usage->batch;
-	size_t row_size = window_row_size(usage->meta.identity.window_minutes);
-	uint64_t streams = 0, tenants = 0, rows = 0, tenant_rows = 0, blocks, leaves, row_pages;
+	uint64_t streams = 0, tenants = 0, rows = 0, tenant_rows = 0, blocks, leaves;
 
 	for (size_t i = 0; i < batch->n; i++) {
 		const struct item *item = &batch->items[i];
@@ -306,6 +320,6 @@ uint64_t apply_pages(const struct usage *usage)
 		 2 * (streams / (USAGE_BLOCK_SLOTS / 2)) + tenants;
 	leaves = min_u64(blocks, usage->meta.blocks / BLOCKS_PER_LEAF + tenants + 1) +
 		 blocks / BLOCKS_PER_LEAF;
-	row_pages = row_size <= INLINE_MAX ? 2 : 3 + row_size / STORE_BLOCK_SIZE;
-	return blocks + leaves + rows * row_pages;
+	need->pages += blocks + leaves + rows * row_pages(usage);
+	need->runs += rows * row_run(usage);
 }

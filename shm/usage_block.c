@@ -155,6 +155,13 @@ const struct usage_block *block_of(struct store_bytes value)
 	return block;
 }
 
+unsigned block_count(const struct usage_block *block)
+{
+	unsigned n = *(const volatile uint16_t *)&block->n;
+
+	return n < USAGE_BLOCK_SLOTS ? n : USAGE_BLOCK_SLOTS;
+}
+
 /* Hashes are spread evenly as a rule, so the guess is a step or two off; any other order is only
  * slow. */
 unsigned block_search(const struct usage_block *block, unsigned n, uint64_t hash)

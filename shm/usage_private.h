@@ -60,6 +60,9 @@ bool key_parse_u64(struct store_bytes key, char kind, uint64_t *value);
 /* The block in a value, in place; NULL when it is none. */
 const struct usage_block *block_of(struct store_bytes value);
 
+/* Its n, read once and never above USAGE_BLOCK_SLOTS: a reader's map may change under it. */
+unsigned block_count(const struct usage_block *block);
+
 /* Index of the first hash >= `hash` among the first n. */
 unsigned block_search(const struct usage_block *block, unsigned n, uint64_t hash);
 
@@ -124,6 +127,7 @@ struct source {
 	uint8_t incarnation[INCARNATION_SIZE];
 	struct source_value now, committed;
 	bool is_committed; /* there is a row for it */
+	bool is_spent;	   /* the commit under way forgets it */
 };
 
 struct sources {
@@ -133,6 +137,7 @@ struct sources {
 	size_t table_size;
 	uint32_t *dirty; /* indices */
 	size_t n_dirty, dirty_cap;
+	size_t n_spent;
 	uint32_t pruned_minute; /* last minute in which old ones were looked for */
 	uint64_t seed;
 };
@@ -144,11 +149,15 @@ void sources_free(struct sources *sources);
 bool sources_pass(struct sources *sources, const uint8_t incarnation[INCARNATION_SIZE],
 	uint64_t sequence, uint32_t now_s);
 
-/* Puts changed ones and, once a minute, deletes those not heard of for a window.  Returns rows
- * left. */
-uint32_t sources_write(
-	struct sources *sources, struct store_txn *txn, uint32_t now_minute, uint32_t window);
-void sources_commit(struct sources *sources, uint32_t now_minute, uint32_t window);
+/*
+ * A commit, in this order.  mark: which ones it forgets: once a minute those not
+ * heard of for a window, and always what is more than USAGE_SOURCES_MAX.
+ */
+void sources_mark(struct sources *sources, uint32_t now_minute, uint32_t window);
+uint64_t sources_pages(const struct sources *sources); /* that sources_write can dirty */
+uint32_t sources_write(const struct sources *sources, struct store_txn *txn); /* rows left */
+void sources_commit(struct sources *sources, uint32_t now_minute);
+
 void sources_reset(struct sources *sources);
 
 /* --- usage_batch.c --------------------------------------------------------------------------- */
@@ -198,10 +207,13 @@ struct rows {
 	size_t n, cap, size;
 };
 
-/* The block at which the sweep goes on. */
+/* The block, or the row, at which the sweep goes on. */
 struct sweep {
+	bool in_rows;
 	uint32_t tenant;
-	uint64_t hash;
+	uint64_t hash;	 /* of blocks */
+	uint32_t policy; /* of rows */
+	bool has_rows;	 /* this pass has left some, or there are new ones */
 };
 
 struct usage {
@@ -218,13 +230,24 @@ struct usage {
 /* Applies the sorted batch; streams and blocks of *meta follow. */
 void apply_batch(struct usage *usage, struct store_txn *txn, struct usage_meta *meta);
 
-/* Pages that the sorted batch can dirty. */
-uint64_t apply_pages(const struct usage *usage);
+/* Adds what the sorted batch can need. */
+void apply_need(const struct usage *usage, struct store_need *need);
+
+/* Neighbouring pages that a row takes; 0 when it takes none, or a single one. */
+uint64_t row_run(const struct usage *usage);
 void rows_free(struct rows *rows);
 
 /* --- usage_sweep.c --------------------------------------------------------------------------- */
 
-void sweep_slice(struct store_txn *txn, unsigned blocks, uint32_t now_minute,
-	struct usage_meta *meta, struct sweep *at);
+/*
+ * At most so many steps: a step looks at a block or at a row.  Returns how many
+ * it took.  `batch`, when it is not NULL, is sorted and not in the store yet: its
+ * streams are left alone.
+ */
+unsigned sweep_slice(struct store_txn *txn, unsigned steps, uint32_t now_minute,
+	const struct batch *batch, struct usage_meta *meta, struct sweep *at);
+
+/* What so many steps can need. */
+struct store_need sweep_need(const struct usage *usage, unsigned steps);
 
 #endif

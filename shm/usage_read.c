@@ -161,7 +161,7 @@ bool usage_find_stream(
 
 	if (!block)
 		return false;
-	n = block->n;
+	n = block_count(block);
 	i = block_search(block, n, hash);
 	if (i == n || block->hash[i] != hash)
 		return false;
@@ -178,7 +178,7 @@ size_t usage_list_streams(struct store_txn *txn, uint32_t tenant, uint64_t from,
 	size_t found = 0;
 
 	while (found < cap && (block = seek_block(txn, tenant, from, &upper))) {
-		unsigned n = block->n;
+		unsigned n = block_count(block);
 
 		for (unsigned i = block_search(block, n, from); i < n && found < cap; i++) {
 			streams[found].hash = block->hash[i];

@@ -8,7 +8,9 @@
  * number of its incarnation was delivered before.
  *
  * A source is forgotten when it was not heard of for a whole window: the records
- * it could repeat are too old by then.
+ * it could repeat are too old by then.  And there are never more than
+ * USAGE_SOURCES_MAX after a commit: a producer that makes up incarnations grows
+ * neither memory nor store.  In between there can be one more per record of the batch.
  *
  * Runs in: worker.  Blocks in: nowhere.
  */
@@ -21,7 +23,8 @@
 #include "shm/check.h"
 #include "shm/err.h"
 
-#define TABLE_MIN 64
+#define TABLE_MIN     64
+#define ROWS_PER_LEAF 20 /* at least; LMDB merges leaves that are less than a quarter full */
 
 static size_t source_slot(const struct sources *sources, const uint8_t incarnation[])
 {
@@ -158,35 +161,113 @@ static bool source_is_old(const struct source *source, uint32_t now_minute, uint
 	return !window_active(now_minute, window_minute_of_s(source->now.seen_s), window);
 }
 
-uint32_t sources_write(
-	struct sources *sources, struct store_txn *txn, uint32_t now_minute, uint32_t window)
+static int compare_seen(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/*
+ * Marks `excess` more, those heard of longest ago; of equal ones those known for the
+ * shortest time, so that a flood of new ones drives out itself.
+ */
+static void mark_excess(struct sources *sources, size_t excess)
+{
+	uint32_t *seen = reallocarray(NULL, sources->n, sizeof(*seen)), limit;
+	size_t n = 0, below = 0;
+
+	must(seen != NULL);
+	for (size_t i = 0; i < sources->n; i++)
+		if (!sources->sources[i].is_spent)
+			seen[n++] = sources->sources[i].now.seen_s;
+	qsort(seen, n, sizeof(*seen), compare_seen);
+	limit = seen[excess - 1];
+	while (seen[below] < limit)
+		below++;
+	free(seen);
+	for (size_t i = sources->n, equal = excess - below; i-- > 0;) {
+		struct source *source = &sources->sources[i];
+
+		if (source->is_spent || source->now.seen_s > limit)
+			continue;
+		if (source->now.seen_s == limit && equal == 0)
+			continue;
+		equal -= source->now.seen_s == limit;
+		source->is_spent = true;
+	}
+	sources->n_spent += excess;
+}
+
+void sources_mark(struct sources *sources, uint32_t now_minute, uint32_t window)
+{
+	bool look = sources->pruned_minute != now_minute;
+
+	if (!look && sources->n_spent == 0 && sources->n <= USAGE_SOURCES_MAX)
+		return;
+	sources->n_spent = 0; /* marks of a commit that failed */
+	for (size_t i = 0; i < sources->n; i++) {
+		struct source *source = &sources->sources[i];
+
+		source->is_spent = look && source_is_old(source, now_minute, window);
+		sources->n_spent += source->is_spent;
+	}
+	if (sources->n - sources->n_spent > USAGE_SOURCES_MAX)
+		mark_excess(sources, sources->n - sources->n_spent - USAGE_SOURCES_MAX);
+}
+
+uint64_t sources_pages(const struct sources *sources)
+{
+	uint64_t changed = 2 * (uint64_t)(sources->n_dirty + sources->n_spent);
+	uint64_t all = sources->n / ROWS_PER_LEAF + ROWS_PER_LEAF;
+
+	return changed < all ? changed : all;
+}
+
+uint32_t sources_write(const struct sources *sources, struct store_txn *txn)
 {
 	struct usage_key key;
-	size_t left = sources->n;
 
 	for (size_t i = 0; i < sources->n_dirty; i++) {
 		const struct source *source = &sources->sources[sources->dirty[i]];
 
 		source_key(&key, source);
-		store_put(txn, key_bytes(&key),
-			(struct store_bytes){.data = &source->now, .len = sizeof(source->now)});
+		if (!source->is_spent)
+			store_put(txn, key_bytes(&key),
+				(struct store_bytes){
+					.data = &source->now, .len = sizeof(source->now)});
 	}
-	if (sources->pruned_minute == now_minute)
-		return (uint32_t)left;
-	for (size_t i = 0; i < sources->n; i++) {
-		if (!source_is_old(&sources->sources[i], now_minute, window))
-			continue;
-		source_key(&key, &sources->sources[i]);
-		store_delete(txn, key_bytes(&key));
-		left--;
+	for (size_t i = 0; i < sources->n && sources->n_spent; i++) {
+		const struct source *source = &sources->sources[i];
+
+		source_key(&key, source);
+		if (source->is_spent && source->is_committed)
+			store_delete(txn, key_bytes(&key));
 	}
-	return (uint32_t)left;
+	return (uint32_t)(sources->n - sources->n_spent);
 }
 
-void sources_commit(struct sources *sources, uint32_t now_minute, uint32_t window)
+static void forget_spent(struct sources *sources)
 {
 	size_t kept = 0;
 
+	for (size_t i = 0; i < sources->n; i++)
+		if (!sources->sources[i].is_spent)
+			sources->sources[kept++] = sources->sources[i];
+	sources->n = kept;
+	sources->n_spent = 0;
+	if (sources->cap > 4 * (kept + TABLE_MIN)) {
+		sources->cap = 2 * (kept + TABLE_MIN);
+		sources->sources =
+			reallocarray(sources->sources, sources->cap, sizeof(*sources->sources));
+		must(sources->sources != NULL);
+	}
+	sources->table_size = 0;
+	table_rebuild(sources);
+}
+
+void sources_commit(struct sources *sources, uint32_t now_minute)
+{
 	for (size_t i = 0; i < sources->n_dirty; i++) {
 		struct source *source = &sources->sources[sources->dirty[i]];
 
@@ -194,16 +275,9 @@ void sources_commit(struct sources *sources, uint32_t now_minute, uint32_t windo
 		source->is_committed = true;
 	}
 	sources->n_dirty = 0;
-	if (sources->pruned_minute == now_minute)
-		return;
 	sources->pruned_minute = now_minute;
-	for (size_t i = 0; i < sources->n; i++)
-		if (!source_is_old(&sources->sources[i], now_minute, window))
-			sources->sources[kept++] = sources->sources[i];
-	if (kept != sources->n) {
-		sources->n = kept;
-		table_rebuild(sources);
-	}
+	if (sources->n_spent)
+		forget_spent(sources);
 }
 
 void sources_reset(struct sources *sources)
@@ -220,5 +294,6 @@ void sources_reset(struct sources *sources)
 	}
 	sources->n = kept;
 	sources->n_dirty = 0;
+	sources->n_spent = 0;
 	table_rebuild(sources);
 }

@@ -1,16 +1,17 @@
 /*
- * usage_sweep.c - expired streams out of blocks, a slice per commit.
+ * usage_sweep.c - expired streams out of blocks, then expired rows, a slice per commit.
  *
- *	block  block  block  block  ...
+ *	block  block  block  block  ...  row  row  row  (from the start again)
  *	  '------'                      what is left of neighbours that fit together becomes one
  *	^ sweep.tenant, sweep.hash
  *
  * Counting does not need this: an expired stream is out of every sum by the window
- * rule alone, so rows are left as they are.  Only space is given back.
+ * rule alone, so no row changes for it.  Only space is given back.
  *
  * A stream stays while it has unsent bytes, and until no record that still counts
  * could reach back to its rate buckets: a stream that returns looks the same
- * whether it was swept or not.
+ * whether it was swept or not.  Records that wait in a batch were accepted earlier,
+ * so their streams stay, too.  A row goes when all its minutes are as old.
  *
  * Runs in: worker.  Blocks in: nowhere.
  */
@@ -24,6 +25,7 @@
 
 struct sweeper {
 	struct store_txn *txn;
+	const struct batch *batch; /* not in the store yet; or NULL */
 	struct usage_meta *meta;
 	uint32_t now_minute, keep_minutes;
 	/* The last block looked at, not written yet: the next one may take it in. */
@@ -49,22 +51,45 @@ static void finish_block(struct sweeper *sw)
 	}
 }
 
-static bool is_spent(const struct sweeper *sw, const struct usage_entry *entry)
+static bool is_old(const struct sweeper *sw, uint32_t minute)
 {
-	return entry->unsent_bytes == 0 &&
-	       !window_active(
-		       sw->now_minute, window_minute_of_s(entry->last_seen_s), sw->keep_minutes);
+	return !window_active(sw->now_minute, minute, sw->keep_minutes);
+}
+
+static bool is_waiting(const struct batch *batch, uint32_t tenant, uint64_t hash)
+{
+	size_t from = 0, to = batch ? batch->n : 0;
+
+	while (from < to) {
+		size_t middle = (from + to) / 2;
+		const struct item *item = &batch->items[middle];
+
+		if (item->tenant == tenant && item->hash == hash)
+			return true;
+		if (item->tenant != tenant ? item->tenant < tenant : item->hash < hash)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	return false;
+}
+
+static bool is_spent(
+	const struct sweeper *sw, uint32_t tenant, uint64_t hash, const struct usage_entry *entry)
+{
+	return entry->unsent_bytes == 0 && is_old(sw, window_minute_of_s(entry->last_seen_s)) &&
+	       !is_waiting(sw->batch, tenant, hash);
 }
 
 /* Copies what stays; returns how many do not. */
-static unsigned copy_living(
-	const struct sweeper *sw, const struct usage_block *from, struct usage_block *to)
+static unsigned copy_living(const struct sweeper *sw, uint32_t tenant,
+	const struct usage_block *from, struct usage_block *to)
 {
 	unsigned n = 0;
 
 	block_clear(to);
 	for (unsigned i = 0; i < from->n; i++) {
-		if (is_spent(sw, &from->entry[i]))
+		if (is_spent(sw, tenant, from->hash[i], &from->entry[i]))
 			continue;
 		to->hash[n] = from->hash[i];
 		to->entry[n++] = from->entry[i];
@@ -78,7 +103,7 @@ static void sweep_block(
 	struct sweeper *sw, uint32_t tenant, uint64_t upper, const struct usage_block *block)
 {
 	struct usage_block living;
-	unsigned spent = copy_living(sw, block, &living);
+	unsigned spent = copy_living(sw, tenant, block, &living);
 	bool changed = spent > 0;
 	struct usage_key key;
 
@@ -100,9 +125,27 @@ static void sweep_block(
 	sw->block = living;
 }
 
-/* Sets *at behind (tenant, upper); false behind the very last one. */
-static bool step(struct sweep *at, uint32_t tenant, uint64_t upper)
+/* --- steps ----------------------------------------------------------------------------------- */
+
+/* One block; false behind the last one. */
+static bool step_block(struct sweeper *sw, struct sweep *at)
 {
+	const struct usage_block *block;
+	struct store_bytes key, value;
+	struct usage_key from;
+	uint32_t tenant;
+	uint64_t upper;
+
+	key_block(&from, at->tenant, at->hash);
+	if (!store_seek(sw->txn, key_bytes(&from), &key, &value) ||
+		!key_parse_block(key, &tenant, &upper))
+		return false;
+	block = block_of(value);
+	if (!block) {
+		sw->txn->err = ERR_CORRUPT;
+		return false;
+	}
+	sweep_block(sw, tenant, upper, block);
 	at->tenant = tenant;
 	at->hash = upper + 1;
 	if (at->hash == 0)
@@ -110,33 +153,63 @@ static bool step(struct sweep *at, uint32_t tenant, uint64_t upper)
 	return at->hash != 0 || at->tenant != 0;
 }
 
-void sweep_slice(struct store_txn *txn, unsigned blocks, uint32_t now_minute,
-	struct usage_meta *meta, struct sweep *at)
+/* One row; false behind the last one. */
+static bool step_row(struct sweeper *sw, struct sweep *at)
 {
-	struct sweeper sw = {.txn = txn, .meta = meta, .now_minute = now_minute};
+	uint32_t window = sw->meta->identity.window_minutes;
 	struct store_bytes key, value;
 	struct usage_key from;
-	uint32_t tenant;
-	uint64_t upper;
+	uint32_t tenant, base;
+	uint16_t policy;
+
+	key_row(&from, at->tenant, (uint16_t)at->policy);
+	if (!store_seek(sw->txn, key_bytes(&from), &key, &value) ||
+		!key_parse_row(key, &tenant, &policy))
+		return false;
+	if (value.len != window_row_size(window)) {
+		sw->txn->err = ERR_CORRUPT;
+		return false;
+	}
+	memcpy(&base, value.data, sizeof(base));
+	if (is_old(sw, base)) {
+		key_row(&from, tenant, policy);
+		store_delete(sw->txn, key_bytes(&from));
+	} else {
+		at->has_rows = true;
+	}
+	at->tenant = tenant;
+	at->policy = policy + 1u;
+	if (at->policy >= USAGE_POLICIES_MAX) {
+		at->tenant++;
+		at->policy = 0;
+	}
+	return at->policy != 0 || at->tenant != 0;
+}
+
+unsigned sweep_slice(struct store_txn *txn, unsigned steps, uint32_t now_minute,
+	const struct batch *batch, struct usage_meta *meta, struct sweep *at)
+{
+	struct sweeper sw = {.txn = txn, .batch = batch, .meta = meta, .now_minute = now_minute};
+	bool has_rows;
+	unsigned n = 0;
 
 	sw.keep_minutes = meta->identity.window_minutes + RATE_MINUTES - 1;
-	while (blocks-- > 0 && !txn->err) {
-		const struct usage_block *block;
-
-		key_block(&from, at->tenant, at->hash);
-		if (!store_seek(txn, key_bytes(&from), &key, &value) ||
-			!key_parse_block(key, &tenant, &upper)) {
-			*at = (struct sweep){0}; /* the end: from the start next time */
-			break;
+	while (n < steps && !txn->err) {
+		n++;
+		if (!at->in_rows && !step_block(&sw, at)) {
+			*at = (struct sweep){.in_rows = true};
+		} else if (at->in_rows && !step_row(&sw, at)) {
+			has_rows = at->has_rows;
+			*at = (struct sweep){.has_rows = has_rows};
+			break; /* from the start next time */
 		}
-		block = block_of(value);
-		if (!block) {
-			txn->err = ERR_CORRUPT;
-			break;
-		}
-		sweep_block(&sw, tenant, upper, block);
-		if (!step(at, tenant, upper))
-			break;
 	}
 	finish_block(&sw);
+	return n;
+}
+
+struct store_need sweep_need(const struct usage *usage, unsigned steps)
+{
+	/* A block: its page, and the leaf that lists it.  A row: its leaf. */
+	return (struct store_need){.pages = 2 * (uint64_t)steps, .freed = row_run(usage) * steps};
 }

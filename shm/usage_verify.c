@@ -73,23 +73,24 @@ static int verify_entry(struct verify *v, uint64_t hash, const struct usage_entr
 static int verify_block(
 	struct verify *v, const struct usage_block *block, const uint64_t *lower, uint64_t upper)
 {
+	unsigned n = block_count(block);
 	int err = 0;
 
-	if (block->n == 0)
+	if (n == 0)
 		return wrong(v, "tenant %u: empty block %016" PRIx64, v->tenant, upper);
 	if (block->lowest != block->hash[0])
 		return wrong(v, "tenant %u: block %016" PRIx64 ": lowest is not its first hash",
 			v->tenant, upper);
-	if ((lower && block->hash[0] <= *lower) || block->hash[block->n - 1] > upper)
+	if ((lower && block->hash[0] <= *lower) || block->hash[n - 1] > upper)
 		return wrong(v, "tenant %u: block %016" PRIx64 ": streams out of its bounds",
 			v->tenant, upper);
-	for (unsigned i = 0; i < block->n && !err; i++) {
+	for (unsigned i = 0; i < n && !err; i++) {
 		if (i > 0 && block->hash[i] <= block->hash[i - 1])
 			return wrong(
 				v, "tenant %u: block %016" PRIx64 ": not sorted", v->tenant, upper);
 		err = verify_entry(v, block->hash[i], &block->entry[i]);
 	}
-	v->streams += block->n;
+	v->streams += n;
 	v->blocks++;
 	return err;
 }

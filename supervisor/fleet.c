@@ -23,6 +23,7 @@
 
 #define STARTS_PER_TURN 8
 #define PUMP_S		0.05
+#define FROZEN_NS	UINT64_C(2000000000) /* at least two ticks missed */
 
 /* ------------------------------------------------------------------------- events */
 
@@ -61,7 +62,6 @@ static void check_released(struct fleet *fleet)
 {
 	if (fleet->busy || !fleet->unacknowledged || count_leaving(fleet))
 		return;
-	ev_timer_stop(fleet->opt.loop, &fleet->deadline);
 	while (fleet->unacknowledged) {
 		fleet->unacknowledged--;
 		fleet->opt.released(fleet->opt.arg);
@@ -129,7 +129,9 @@ void fleet_changed(struct fleet *fleet)
 {
 	check_released(fleet);
 	check_stopped(fleet);
-	if (!ev_is_active(&fleet->deadline) && count_leaving(fleet))
+	if (!count_leaving(fleet))
+		ev_timer_stop(fleet->opt.loop, &fleet->deadline);
+	else if (!ev_is_active(&fleet->deadline))
 		arm_deadline(fleet);
 	if (fleet->stopping || ev_is_active(&fleet->pump))
 		return;
@@ -307,8 +309,9 @@ void fleet_tick(struct fleet *fleet)
 {
 	uint64_t now = host_boot_ns();
 	uint64_t limit = (uint64_t)fleet->opt.config->hang_timeout_ms * 1000000;
+	uint64_t frozen = limit / 2 > FROZEN_NS ? limit / 2 : FROZEN_NS;
 	/* After we were frozen, or the machine asleep, everybody gets time to beat again. */
-	if (fleet->last_tick && now - fleet->last_tick > limit / 2)
+	if (fleet->last_tick && now - fleet->last_tick > frozen)
 		fleet->judge_from = now + limit;
 	fleet->last_tick = now;
 	for (uint32_t p = 0; now >= fleet->judge_from && p < TABLE_CAPACITY; p++)

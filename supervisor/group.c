@@ -123,7 +123,8 @@ static void on_revoke(struct group *group, const uint32_t *list, size_t n)
 		answer_revoke(group);
 		return;
 	}
-	log_info("group.revoke", "partitions=%zu kind=%s", n, words[loss]);
+	log_line(loss == GROUP_LOSS ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, "group.revoke",
+		"partitions=%zu kind=%s", n, words[loss]);
 	group->unanswered++;
 	group->member = loss != GROUP_LOSS;
 	if (loss == GROUP_LOSS)

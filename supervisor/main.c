@@ -169,7 +169,8 @@ static void on_group_state(void *arg, enum group_state state)
 		return;
 	d->group_state = state;
 	atomic_store(&table_head_mut(&d->table)->group_state, state);
-	log_info("group.state", "state=%s", group_state_word(state));
+	log_line(state == GROUP_LOST || state == GROUP_NO_BROKER ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
+		"group.state", "state=%s", group_state_word(state));
 }
 
 static void on_group_fatal(void *arg, const char *why, bool fenced)
@@ -362,8 +363,10 @@ static int start(struct daemon *d)
 	int err = make_table(d);
 	if (err)
 		return setup_fail(d->setup.config.run_dir,
-			err == ERR_FULL ? "the file system is full; make room for the table"
-					: err_text(err));
+			       err == ERR_FULL ? "the file system is full; make room for the table"
+					       : err_text(err))
+			       ? EXIT_FATAL
+			       : 0;
 	/* Not the default loop: that one reaps every child behind our pidfds. */
 	d->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV);
 	must(d->loop);

@@ -57,6 +57,8 @@ static void do_adopt(struct part *part)
 	part->crash = (struct crash){0};
 	atomic_store(&slot->assigned_at, part->assigned_at);
 	atomic_store(&slot->restarts, 0);
+	atomic_store(&slot->death, DEATH_NONE);
+	atomic_store(&slot->death_at, 0);
 	if (part->adopt)
 		log_info("partition.adopting", "partition=%u generation=%" PRIu64, part->number,
 			part->generation);
@@ -81,10 +83,15 @@ static void count_restart(struct part *part)
 	atomic_store(&part_slot(part)->restarts, ++part->restarts);
 }
 
+static void show_waiting(struct part *part)
+{
+	part_show(part, part->crash.deaths >= DEATHS_UNTIL_FAILED ? PART_FAILED : PART_PENDING);
+}
+
 static void do_retry(struct part *part)
 {
 	count_restart(part);
-	part_show(part, part->crash.deaths >= DEATHS_UNTIL_FAILED ? PART_FAILED : PART_PENDING);
+	show_waiting(part);
 }
 
 static void forget_store(struct part *part)
@@ -96,11 +103,6 @@ static void forget_store(struct part *part)
 /* The word names no store between the two generations. */
 static void do_rebuild(struct part *part)
 {
-	struct crash_limits limits = {
-		part_config(part)->restart_min_ms, part_config(part)->restart_max_ms};
-	struct crash_death death = {0};
-	uint32_t wait_ms;
-	int64_t offset;
 	part_show(part, PART_FREE);
 	forget_store(part);
 	part->generation = 0;
@@ -109,10 +111,8 @@ static void do_rebuild(struct part *part)
 	/* What was suspected was in the old store or log; the deaths still count for the back-off.
 	 */
 	part->crash = (struct crash){.deaths = part->crash.deaths};
-	crash_judge(&part->crash, &death, &limits, &wait_ms, &offset);
-	part_back_off(part, part->crash.deaths > 1 ? wait_ms : 0);
 	set_lease(part, part->fleet->lease);
-	part_show(part, PART_PENDING);
+	show_waiting(part);
 }
 
 static void do_kill(struct part *part)

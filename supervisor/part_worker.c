@@ -11,6 +11,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,13 @@ static void on_message(struct part *part, const struct control_message *m, ssize
 	}
 }
 
+/* An empty message reads like an end. */
+static bool has_hung_up(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+	return poll(&p, 1, 0) == 1;
+}
+
 static void on_control(struct ev_loop *loop, ev_io *w, int revents)
 {
 	struct part *part = w->data;
@@ -89,7 +97,7 @@ static void on_control(struct ev_loop *loop, ev_io *w, int revents)
 		ssize_t n = recv(part->control, &message, sizeof message, MSG_DONTWAIT | MSG_TRUNC);
 		if (n < 0)
 			return;
-		if (n == 0) { /* it has closed its end: its pidfd tells the rest */
+		if (n == 0 && has_hung_up(part->control)) { /* its pidfd tells the rest */
 			ev_io_stop(loop, w);
 			return;
 		}
@@ -188,21 +196,33 @@ static bool judge(struct part *part, const siginfo_t *status)
 	return verdict == CRASH_REBUILD;
 }
 
+/* It asked for a new generation: at once for the first time, then after a back-off. */
+static void judge_rebuild(struct part *part)
+{
+	struct crash_limits limits = {
+		part_config(part)->restart_min_ms, part_config(part)->restart_max_ms};
+	struct crash_death death = {0};
+	struct stats_copy stats;
+	uint32_t wait_ms;
+	int64_t offset;
+	last_words(part, &stats);
+	/* One that could not lock its stats could not write its reason there either. */
+	enum rebuild_reason reason =
+		stats.rebuild_reason ? (enum rebuild_reason)stats.rebuild_reason : REBUILD_LOCKED;
+	note_death(part, DEATH_REBUILD, (int)reason);
+	crash_judge(&part->crash, &death, &limits, &wait_ms, &offset);
+	part_back_off(part, part->crash.deaths > 1 ? wait_ms : 0);
+	log_warn("worker.rebuild", "partition=%u generation=%" PRIu64 " reason=%s", part->number,
+		part->generation, rebuild_reason_word(reason));
+}
+
 static void reaped(struct part *part, const siginfo_t *status)
 {
 	bool exited = status->si_code == CLD_EXITED;
 	bool rebuild = exited && status->si_status == EXIT_REBUILD;
-	struct stats_copy stats;
 	if (rebuild) {
-		last_words(part, &stats);
-		/* One that could not lock its stats could not write its reason there either. */
-		enum rebuild_reason reason = stats.rebuild_reason
-						     ? (enum rebuild_reason)stats.rebuild_reason
-						     : REBUILD_LOCKED;
-		note_death(part, DEATH_REBUILD, (int)reason);
-		log_warn("worker.rebuild", "partition=%u generation=%" PRIu64 " reason=%s",
-			part->number, part->generation, rebuild_reason_word(reason));
-	} else {
+		judge_rebuild(part);
+	} else if (part->life == LIFE_RUNNING) { /* else it ended because we told it to */
 		note_death(part,
 			part->hung ? DEATH_HANG
 			: exited   ? DEATH_EXIT

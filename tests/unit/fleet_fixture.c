@@ -23,6 +23,16 @@ bool fleet_main(int argc, char **argv)
 	return false;
 }
 
+void fleet_program(struct fixture *f, const char *path)
+{
+	f->fleet->opt.worker_program = path;
+}
+
+void fleet_link_program(const char *path)
+{
+	assert_int_equal(symlink(self, path), 0);
+}
+
 /* ------------------------------------------------------------------ what the fleet tells */
 
 static void on_released(void *arg)
@@ -82,8 +92,8 @@ static void open_fleet(struct fixture *f)
 	host_boot_id(facts.boot_id);
 	assert_int_equal(table_create(rundir_fd(f->rundir), &facts, &f->table), 0);
 	assert_int_equal(table_install(rundir_fd(f->rundir), &f->table), 0);
-	f->options = (struct fleet_options){&f->config, f->loop, f->rundir, &f->table, self, f,
-		on_released, on_stopped};
+	f->options = (struct fleet_options){
+		&f->config, f->loop, f->rundir, &f->table, self, f, on_released, on_stopped};
 	fleet_new(&f->options, &f->fleet);
 	fleet_partitions(f->fleet, FLEET_PARTITIONS);
 }
@@ -160,8 +170,7 @@ void fleet_script(struct fixture *f, uint32_t partition, const char *script)
 	scratch_write(rundir_fd(f->rundir), name, script, strlen(script));
 	char to[32];
 	snprintf(to, sizeof to, "script.%u", partition);
-	assert_int_equal(
-		renameat(rundir_fd(f->rundir), name, rundir_fd(f->rundir), to), 0);
+	assert_int_equal(renameat(rundir_fd(f->rundir), name, rundir_fd(f->rundir), to), 0);
 }
 
 /* NULL when nothing was written yet. */
@@ -175,6 +184,14 @@ static char *read_text(int dirfd, const char *name)
 	return text;
 }
 
+static unsigned count_text(const char *text, const char *what)
+{
+	unsigned n = 0;
+	for (const char *at = text; at && (at = strstr(at, what)); at++)
+		n++;
+	return n;
+}
+
 static char *read_journal(const struct fixture *f, uint32_t partition)
 {
 	char name[32];
@@ -185,12 +202,12 @@ static char *read_journal(const struct fixture *f, uint32_t partition)
 static void parse_start(const char *line, struct start *s)
 {
 	*s = (struct start){0};
-	assert_int_equal(sscanf(line,
-				 "start pid=%d generation=%" SCNu64
-				 " adopt=%u batch_max=%u quarantine=%u %" SCNd64 " %" SCNd64,
-				 &s->pid, &s->generation, &s->adopt, &s->batch_max,
-				 &s->n_quarantine, &s->quarantine[0], &s->quarantine[1]),
-		5 + (s->n_quarantine < 2 ? s->n_quarantine : 2));
+	int n = sscanf(line,
+		"start pid=%d generation=%" SCNu64 " adopt=%u batch_max=%u quarantine=%u %" SCNd64
+		" %" SCNd64,
+		&s->pid, &s->generation, &s->adopt, &s->batch_max, &s->n_quarantine,
+		&s->quarantine[0], &s->quarantine[1]);
+	assert_int_equal(n, 5 + (s->n_quarantine < 2 ? s->n_quarantine : 2));
 }
 
 unsigned fleet_starts(const struct fixture *f, uint32_t partition, struct start *last)
@@ -205,12 +222,12 @@ unsigned fleet_starts(const struct fixture *f, uint32_t partition, struct start 
 	return n;
 }
 
-bool fleet_journal(const struct fixture *f, uint32_t partition, const char *line)
+unsigned fleet_journal(const struct fixture *f, uint32_t partition, const char *line)
 {
 	char *text = read_journal(f, partition);
-	bool found = text && strstr(text, line);
+	unsigned n = count_text(text, line);
 	free(text);
-	return found;
+	return n;
 }
 
 static int open_path(const struct fixture *f)
@@ -220,12 +237,10 @@ static int open_path(const struct fixture *f)
 
 unsigned fleet_logged(const struct fixture *f, const char *what)
 {
-	unsigned n = 0;
 	int dirfd = open_path(f);
 	char *text = read_text(dirfd, "log");
 	close(dirfd);
-	for (char *at = text; at && (at = strstr(at, what)); at++)
-		n++;
+	unsigned n = count_text(text, what);
 	free(text);
 	return n;
 }
@@ -280,7 +295,8 @@ void fleet_gave_up(struct fixture *f, const char *what, const char *file, int li
 	int dirfd = open_path(f);
 	char *text = read_text(dirfd, "log");
 	close(dirfd);
-	print_message("%s\nwaited in vain for: %s\n", text ? text : "", what);
+	printf("%s\nwaited in vain for: %s\n", text ? text : "", what);
+	fflush(stdout);
 	free(text);
 	_fail(file, line);
 }

@@ -13,6 +13,7 @@
  *	serve	answers DRAIN, ends at STOP	deaf	hears neither, but lives on
  *	still	no heartbeat any more		tough	ignores SIGABRT
  *	garbage zero stale			one such message
+ *	mute	closes the control socket, lives on
  *	flood	garbage for ever		exit=N signal=N	ends so
  *
  * Conditions are waited for by running the loop: fleet_until.
@@ -62,8 +63,12 @@ struct start {
 int fleet_setup(void **state);
 int fleet_teardown(void **state);
 
-/* Where the program itself lies; true: this process is a worker and has played its part. */
+/* First of all in main.  true: this process is a worker, and has played its part. */
 bool fleet_main(int argc, char **argv);
+
+/* Workers are spawned from there; at first from the test program. */
+void fleet_program(struct fixture *f, const char *path);
+void fleet_link_program(const char *path); /* makes it one */
 
 /* Ends fleet and table and opens new ones on the same run directory, as a new supervisor does. */
 void fleet_renew(struct fixture *f);
@@ -73,8 +78,8 @@ void fleet_script(struct fixture *f, uint32_t partition, const char *script);
 /* How often the worker was started; *last as it was told then. */
 unsigned fleet_starts(const struct fixture *f, uint32_t partition, struct start *last);
 
-/* The worker's journal has this line. */
-bool fleet_journal(const struct fixture *f, uint32_t partition, const char *line);
+/* How many lines of the worker's journal have this: "start", "draining", "stopping", "still". */
+unsigned fleet_journal(const struct fixture *f, uint32_t partition, const char *line);
 
 /* How many lines of the log have this. */
 unsigned fleet_logged(const struct fixture *f, const char *what);
@@ -87,7 +92,7 @@ void fleet_turn(struct fixture *f);
 void fleet_run_ms(struct fixture *f, unsigned ms);
 void fleet_gave_up(struct fixture *f, const char *what, const char *file, int line);
 
-#define FLEET_PATIENCE_NS UINT64_C(60000000000)
+#define FLEET_PATIENCE_NS UINT64_C(20000000000)
 #define fleet_until(f, condition)                                                                  \
 	do {                                                                                       \
 		uint64_t fleet_end = host_boot_ns() + FLEET_PATIENCE_NS;                           \

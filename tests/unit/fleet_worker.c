@@ -46,7 +46,7 @@ static void answer(const struct worker *w, uint32_t kind)
 	}
 }
 
-static void live_on(const struct worker *w, bool hears)
+static void serve(const struct worker *w)
 {
 	for (;;) {
 		struct pollfd p = {.fd = HANDOFF_CONTROL_FD, .events = POLLIN};
@@ -58,8 +58,15 @@ static void live_on(const struct worker *w, bool hears)
 			_exit(EXIT_ORPHAN);
 		if (m.magic != CONTROL_MAGIC || m.generation != w->handoff.generation)
 			_exit(EXIT_INTERNAL);
-		if (hears)
-			answer(w, m.kind);
+		answer(w, m.kind);
+	}
+}
+
+static void live_deaf(const struct worker *w)
+{
+	for (;;) {
+		stats_set(w->stats, heartbeat, host_boot_ns());
+		poll(NULL, 0, 10);
 	}
 }
 
@@ -76,7 +83,6 @@ static void flood(const struct worker *w)
 
 static void end_by(int sig)
 {
-	signal(sig, SIG_DFL); /* not a sanitizer's */
 	kill(getpid(), sig);
 	for (;;)
 		pause();
@@ -124,12 +130,18 @@ static void play(const struct worker *w, char *word)
 	} else if (!strcmp(word, "tough")) {
 		signal(SIGABRT, SIG_IGN);
 	} else if (!strcmp(word, "still")) {
+		note(w, "still\n");
 		for (;;)
 			pause();
+	} else if (!strcmp(word, "mute")) {
+		close(HANDOFF_CONTROL_FD);
+		live_deaf(w);
 	} else if (!strcmp(word, "flood")) {
 		flood(w);
+	} else if (!strcmp(word, "serve")) {
+		serve(w);
 	} else {
-		live_on(w, !strcmp(word, "serve"));
+		live_deaf(w);
 	}
 }
 
@@ -194,13 +206,18 @@ static void open_all(struct worker *w)
 		dir, w->handoff.partition, w->handoff.generation, 2000, &w->stats, &fd);
 	if (err)
 		_exit(err == ERR_BUSY ? EXIT_REBUILD : EXIT_INTERNAL);
+	stats_set(w->stats, in_hand, 0); /* as the real one */
+	stats_set(w->stats, flags, 0);
 }
 
 int fleet_worker_main(void)
 {
 	static struct worker w; /* large */
 	static const struct rlimit none = {0, 0};
+	static const int fatal[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++)
+		signal(fatal[i], SIG_DFL); /* not a sanitizer's */
 	setrlimit(RLIMIT_CORE, &none);
 	open_all(&w);
 	char *line = script_line(&w, count_starts(&w) - 1), *rest;

@@ -90,7 +90,7 @@ static inline int put(struct store *store, const char *key, const char *value)
 	struct store_txn txn;
 
 	store_begin(&txn, store);
-	store_reserve(&txn, 64);
+	store_reserve(&txn, &(struct store_need){.pages = 64});
 	store_put(&txn, text(key), text(value));
 	return store_commit(&txn);
 }

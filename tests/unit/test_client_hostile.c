@@ -355,7 +355,7 @@ static int change_store(const char *path, uint64_t random)
 	if (store_open_writer(path, 64 << 20, 64, &store))
 		return 1;
 	store_begin(&txn, store);
-	store_reserve(&txn, 64);
+	store_reserve(&txn, &(struct store_need){.pages = 64});
 	bool found = store_seek(&txn, key, &key, &value);
 	for (uint64_t skip = next_random(12); found && skip; skip--)
 		found = store_next(&txn, &key, &value);

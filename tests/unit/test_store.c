@@ -97,7 +97,8 @@ static void store_commit_says_full_at_the_end_of_the_map_and_goes_on(void **stat
 	(void)state;
 	assert_int_equal(put(store, "a", "one"), 0);
 	store_begin(&txn, store);
-	store_reserve(&txn, 3000); /* more than the map has: LMDB will say so */
+	store_reserve(&txn,
+		&(struct store_need){.pages = 3000}); /* more than the map has: LMDB will say so */
 	assert_int_equal(txn.err, 0);
 	for (int i = 0; i < 3000; i++) {
 		snprintf(name, sizeof(name), "k%d", i);

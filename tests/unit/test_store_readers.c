@@ -179,7 +179,7 @@ static void store_reader_follows_a_map_that_has_grown(void **state)
 	store_close(&store);
 	assert_int_equal(store_open_writer(dir, 8 * MAP, 8, &store), 0);
 	store_begin(&txn, store);
-	store_reserve(&txn, 3000);
+	store_reserve(&txn, &(struct store_need){.pages = 3000});
 	for (int i = 0; i < 2000; i++) {
 		snprintf(name, sizeof(name), "k%d", i);
 		store_put(&txn, text(name), (struct store_bytes){.data = big, .len = sizeof(big)});

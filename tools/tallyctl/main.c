@@ -70,11 +70,24 @@ static int run(struct ctl *ctl, const struct command *command, int argc, char **
 	return code;
 }
 
+/* `tallyctl status --json` is what everybody types: the option counts wherever it stands. */
+static bool take_json(int *argc, char **argv)
+{
+	int kept = 1;
+	for (int i = 1; i < *argc; i++)
+		if (strcmp(argv[i], "--json"))
+			argv[kept++] = argv[i];
+	bool found = kept < *argc;
+	argv[kept] = NULL;
+	*argc = kept;
+	return found;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{"run-dir", required_argument, NULL, 'd'},
-		{"json", no_argument, NULL, 'j'},
+		{"version", no_argument, NULL, 'v'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
@@ -82,6 +95,7 @@ int main(int argc, char **argv)
 	int option;
 	setlocale(LC_CTYPE, "");
 	opterr = 0;
+	ctl.json = take_json(&argc, argv);
 	while ((option = getopt_long(argc, argv, "+:d:jh", options, NULL)) != -1) {
 		if (option == 'd')
 			ctl.run_dir = optarg;
@@ -89,6 +103,9 @@ int main(int argc, char **argv)
 			ctl.json = true;
 		else if (option == 'h')
 			return help();
+		else if (option == 'v')
+			return printf("tallyctl %d.%d\n", TALLY_VERSION_MAJOR,
+				       TALLY_VERSION_MINOR) < 0;
 		else
 			return ctl_usage("option %s: %s; try 'tallyctl help'", argv[optind - 1],
 				option == ':' ? "needs a value" : "unknown");

@@ -59,6 +59,19 @@ static uint64_t quarantined(const struct tally_partition *p)
 	return p->quarantined > p->quarantine_listed ? p->quarantined : p->quarantine_listed;
 }
 
+/* Broken, or sent to the wrong partition: somebody should look at who writes them. */
+static uint64_t unusable(const struct tally_partition *p)
+{
+	static const char *const reasons[] = {
+		"undecodable", "no_metadata", "no_tenant", "misrouted"};
+	uint64_t sum = 0;
+	for (unsigned r = 0; r < TALLY_SKIP_REASONS; r++)
+		for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+			if (!strcmp(tally_skip_reason(r), reasons[i]))
+				sum += p->skipped[r];
+	return sum;
+}
+
 static const char *death_of(const struct tally_partition *p)
 {
 	return *p->death_detail ? p->death_detail : p->death;
@@ -116,6 +129,12 @@ static void summarize(
 	const struct ctl *ctl, const struct tally_partition *list, size_t n, char *to, size_t size)
 {
 	size_t not_ready = 0, len = 0;
+	if (!ctl->instance.alive) { /* what is ready by its lease is so for seconds only */
+		len = (size_t)snprintf(to, size, "tallyd is not running: ");
+		to += len;
+		size -= len;
+		len = 0;
+	}
 	for (size_t i = 0; i < n; i++)
 		not_ready += !list[i].ready;
 	if (!n || !not_ready) {
@@ -195,7 +214,7 @@ static void print_status(
 	static const char *const headings[] = {">P", "STATE", ">PID", ">GENERATION", ">OFFSET",
 		">TARGET", ">LAG", ">REC/S", "REPLAY", ">RESTARTS", "NOTES"};
 	struct ctl_table table;
-	uint64_t held = 0;
+	uint64_t held = 0, skipped = 0;
 	print_instance(ctl);
 	if (n) {
 		putchar('\n');
@@ -203,10 +222,14 @@ static void print_status(
 		for (size_t i = 0; i < n; i++) {
 			print_partition(ctl, &table, &list[i]);
 			held += quarantined(&list[i]);
+			skipped += unusable(&list[i]);
 		}
 		ctl_table_end(&table);
 	}
 	putchar('\n');
+	if (skipped)
+		printf("%" PRIu64 " records could not be used; by reason: tallyctl --json status\n",
+			skipped);
 	if (held)
 		printf("%" PRIu64 " record%s in quarantine\n", held, held == 1 ? "" : "s");
 	puts(summary);
