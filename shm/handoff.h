@@ -34,8 +34,8 @@ struct handoff {
 	uint64_t generation;
 	uint64_t table_nonce; /* the table must still be this supervisor's */
 	pid_t supervisor_pid;
-	int cpu; /* to be pinned to while replaying; -1 = none */
-	bool adopt; /* the store exists and may be resumed; false: the directory is new */
+	int cpu;	    /* to be pinned to while replaying; -1 = none */
+	bool adopt;	    /* the store exists and may be resumed; false: the directory is new */
 	uint32_t batch_max; /* 1 after repeated deaths; else 0 = as `batch_records` says */
 	/* options */
 	enum log_level log_level;
@@ -45,7 +45,7 @@ struct handoff {
 	uint32_t batch_records; /* at most so many records in a transaction while replaying */
 	uint32_t flush_ms;
 	uint32_t stall_timeout_ms;
-	uint32_t queue_records;	/* queued.min.messages */
+	uint32_t queue_records; /* queued.min.messages */
 	uint32_t readers_max;
 	uint64_t map_bytes;
 	enum handoff_on_failure on_lookup_failure;

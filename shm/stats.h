@@ -47,6 +47,7 @@ enum worker_flag {
 	FLAG_BAD_BATCH = 32   /* the broker's data cannot be read at the current offset */
 };
 
+/* clang-format off */
 /* X(name): every value of a worker, each _Atomic uint64_t (offsets: int64_t cast). */
 #define STATS_FIELDS(X) \
 	X(pid) \
@@ -85,6 +86,7 @@ enum worker_flag {
 	X(readers) \
 	X(lookup_errors)    /* failed offset look-ups */ \
 	X(rebuild_reason)   /* enum rebuild_reason, set before it asks for a new generation */
+/* clang-format on */
 
 struct stats {
 	struct segment_head head;
@@ -130,7 +132,7 @@ const char *rebuild_reason_word(enum rebuild_reason reason);
 int stats_create(int dirfd, uint32_t partition, uint64_t generation, unsigned wait_ms,
 	struct stats **stats, int *fd);
 
-#define stats_set(stats, field, value) \
+#define stats_set(stats, field, value)                                                             \
 	atomic_store_explicit(&(stats)->field, (uint64_t)(value), memory_order_relaxed)
 #define stats_get(stats, field) atomic_load_explicit(&(stats)->field, memory_order_relaxed)
 

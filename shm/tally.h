@@ -98,10 +98,11 @@ int64_t tally_now_ms(struct tally *tally);
 
 struct tally_instance {
 	char topic[256], group[256], zone[64], instance[64];
-	char group_state[24]; /* "member", "joining", "no_broker", "no_topic", "lost", "stopped", ... */
-	uint32_t partitions;  /* of the topic; 0 = not known yet */
-	uint32_t owned;	      /* slots that are not free */
-	uint32_t ready;	      /* of those, ready right now */
+	char group_state
+		[24]; /* "member", "joining", "no_broker", "no_topic", "lost", "stopped", ... */
+	uint32_t partitions; /* of the topic; 0 = not known yet */
+	uint32_t owned;	     /* slots that are not free */
+	uint32_t ready;	     /* of those, ready right now */
 	uint32_t window_minutes, rate_minutes;
 	uint32_t supervisor_pid, query_pid, query_restarts;
 	uint64_t rebalances, lost_events; /* assignments received; losses of membership */
@@ -122,26 +123,29 @@ const char *tally_skip_reason(unsigned reason);
 
 struct tally_partition {
 	uint32_t partition;
-	char state[16]; /* "free", "pending", "replaying", "ready", "draining", "parked", "failed", "stopped" */
-	int ready;	/* state is ready and the lease is running */
+	char state
+		[16]; /* "free", "pending", "replaying", "ready", "draining", "parked", "failed", "stopped" */
+	int ready; /* state is ready and the lease is running */
 	uint64_t generation;
 	int64_t lease_ms; /* left; <= 0: over */
 	int64_t assigned_at_ns, changed_at_ms;
 	uint32_t pid, restarts, quarantine_listed, retry_in_ms;
-	char death[16]; /* of the last worker: "none", "exit", "signal", "hang", "spawn", "rebuild" */
+	char death
+		[16]; /* of the last worker: "none", "exit", "signal", "hang", "spawn", "rebuild" */
 	char death_detail[48]; /* "SIGSEGV", "exit code 70", "fingerprint"; "" = none */
 	int64_t death_at_ms;
 	/* From the worker's stats; has_stats 0: all zero. */
 	int has_stats;
-	char phase[16];		/* "starting", "opening", "locating", "replaying", "live", ... */
-	char problems[96];	/* words, blank-separated: "degraded store_full stalled ..."; "" = none */
+	char phase[16]; /* "starting", "opening", "locating", "replaying", "live", ... */
+	char problems
+		[96]; /* words, blank-separated: "degraded store_full stalled ..."; "" = none */
 	int64_t heartbeat_age_ms;
 	int64_t next_offset, start_offset, target_offset, log_start, log_end; /* -1 = not known */
-	int64_t lag;		/* log_end - next_offset, >= 0; -1 = not known */
-	double progress;	/* of the replay, 0..1; 1 when done */
-	int64_t eta_ms;		/* to the end of the replay at the present rate; -1 = not known */
+	int64_t lag;	 /* log_end - next_offset, >= 0; -1 = not known */
+	double progress; /* of the replay, 0..1; 1 when done */
+	int64_t eta_ms;	 /* to the end of the replay at the present rate; -1 = not known */
 	uint64_t records_per_sec;
-	int64_t record_lag_ms;	/* age of the last record applied when it was applied */
+	int64_t record_lag_ms; /* age of the last record applied when it was applied */
 	int64_t replay_started_at_ms, ready_at_ms;
 	uint64_t records, applied, bytes, commits, replayed;
 	uint64_t skipped[TALLY_SKIP_REASONS];
@@ -169,8 +173,8 @@ struct tally_basis {
 
 struct tally_usage {
 	char tenant[257];
-	uint64_t streams; /* active now */
-	uint64_t bytes;	  /* over the window */
+	uint64_t streams;  /* active now */
+	uint64_t bytes;	   /* over the window */
 	uint32_t policies; /* with at least one active stream or byte */
 	struct tally_basis basis;
 };
@@ -223,8 +227,7 @@ struct tally_stream {
 };
 
 /* TALLY_ENOTFOUND: not in the store; TALLY_ENOTREADY: its partition cannot answer. */
-int tally_stream(
-	struct tally *tally, const char *tenant, uint64_t hash, struct tally_stream *out);
+int tally_stream(struct tally *tally, const char *tenant, uint64_t hash, struct tally_stream *out);
 
 /*
  * Active streams of a tenant in the order (partition, hash), those after the
@@ -251,8 +254,8 @@ struct tally_part_usage {
 	uint64_t streams, bytes;
 };
 /* TALLY_ENOTFOUND: unknown tenant; the first three fields are filled all the same. */
-int tally_partition_usage(struct tally *tally, uint32_t partition, const char *tenant,
-	struct tally_part_usage *out);
+int tally_partition_usage(
+	struct tally *tally, uint32_t partition, const char *tenant, struct tally_part_usage *out);
 
 /*
  * Looks up many streams of one tenant, one transaction per partition: for

@@ -84,7 +84,7 @@ unsigned fleet_journal(const struct fixture *f, uint32_t partition, const char *
 /* How many lines of the log have this. */
 unsigned fleet_logged(const struct fixture *f, const char *what);
 
-unsigned fleet_descriptors(void);
+unsigned fleet_descriptors(struct fixture *f);	     /* of this process, at rest */
 unsigned fleet_generations(const struct fixture *f); /* directories, trash not counted */
 
 /* One round of the loop, at most 10 ms.  fleet_tick is called in each. */
