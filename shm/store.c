@@ -55,6 +55,8 @@ static int lmdb_error(int rc)
 	case MDB_PANIC:
 	case MDB_BAD_VALSIZE:
 	case MDB_INCOMPATIBLE:
+	case MDB_CURSOR_FULL: /* a tree that is too deep is none of ours */
+	case MDB_PAGE_FULL:
 		return ERR_CORRUPT;
 	case MDB_VERSION_MISMATCH:
 		return ERR_FORMAT;
@@ -189,10 +191,9 @@ int store_open_writer(
 	if (!store)
 		return ERR_NOMEM;
 	store->writer = true;
-	store->map_bytes = map_bytes / page * page;
 	rc = mdb_env_create(&store->env);
 	if (rc == 0)
-		rc = mdb_env_set_mapsize(store->env, store->map_bytes);
+		rc = mdb_env_set_mapsize(store->env, map_bytes / page * page);
 	if (rc == 0)
 		rc = mdb_env_set_maxreaders(store->env, readers_max);
 	if (rc == 0)

@@ -41,7 +41,6 @@ struct store_txn {
 	void *cursor; /* MDB_cursor, made on first use */
 	int err;      /* first error, or 0 */
 	bool write;
-	bool spare; /* begun with store_begin_spare */
 };
 
 /* What a write transaction can need at most, in pages. */
@@ -50,8 +49,6 @@ struct store_need {
 	uint64_t runs;	/* for values that take several neighbouring pages */
 	uint64_t freed; /* freed without being dirtied */
 };
-
-#define STORE_SPARE_PAGES 64 /* of file system and of map, kept for store_begin_spare */
 
 struct store_facts {
 	uint64_t map_bytes;
@@ -88,14 +85,6 @@ void store_close(struct store **store);
  */
 void store_begin(struct store_txn *txn, struct store *store);
 void store_begin_read(struct store_txn *txn, struct store *store);
-
-/*
- * A write transaction that makes room: it may use the last STORE_SPARE_PAGES of
- * file system and of map, which all others leave alone.  In a full store what it
- * frees is what others can use, two transactions later.
- */
-void store_begin_spare(struct store_txn *txn, struct store *store);
-
 int store_commit(struct store_txn *txn); /* 0 or the first error; the transaction is over */
 void store_abort(struct store_txn *txn); /* also ends a read transaction; idempotent */
 

@@ -19,9 +19,8 @@ struct store {
 	int fd; /* LMDB's, of data.mdb */
 	bool writer;
 	uint32_t page_size;
-	uint64_t map_bytes; /* as configured (writer) */
-	uint64_t reserved;  /* bytes from the start of the file that we know have blocks */
-	bool map_spare;	    /* the map is larger than configured, for store_begin_spare */
+	uint64_t last_txn; /* writer: the one committed last */
+	uint64_t reserved; /* bytes from the start of the file that we know have blocks */
 	/* One ended read transaction is kept for the next one: renewing is 4 times cheaper. */
 	_Atomic int idle; /* enum idle_state, in store_txn.c */
 	MDB_txn *idle_txn;

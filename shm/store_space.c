@@ -8,8 +8,7 @@
  * WRITEMAP writes through memory, so a page that the file system cannot supply is
  * a SIGBUS.  store_reserve turns that into ERR_FULL: LMDB takes single pages from its
  * free list first, then from the end; neighbouring ones from the end as a rule; and
- * everything below `reserved` has blocks.  An ordinary transaction leaves
- * STORE_SPARE_PAGES of these to one that makes room (store_begin_spare).
+ * everything below `reserved` has blocks.
  *
  * Runs in: worker; facts also in readers.  Blocks in: nowhere.
  */
@@ -120,14 +119,14 @@ static int reserve_to(struct store *store, uint64_t end)
 static uint64_t end_needed(struct store_txn *txn, struct store_need need, const MDB_envinfo *info)
 {
 	struct store *store = txn->store;
-	uint64_t first = info->me_last_pgno + 1, spare = txn->spare ? 0 : STORE_SPARE_PAGES;
+	uint64_t first = info->me_last_pgno + 1;
 	struct store_txn read; /* only these may look at the free list */
 	uint64_t reusable = 0, end;
 	size_t before;
 
 	store_begin_read(&read, store);
 	add_free_list(&need, &read, info->me_last_txnid);
-	end = (first + need.pages + need.runs + spare) * store->page_size;
+	end = (first + need.pages + need.runs) * store->page_size;
 	if (end > store->reserved) {
 		before = list_readers(store).oldest;
 		if (before > info->me_last_txnid)

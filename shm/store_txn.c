@@ -32,68 +32,38 @@ void store_txn_fail(struct store_txn *txn, const char *what, int rc)
 
 /* --- transactions -------------------------------------------------------------------------- */
 
-/*
- * A map may only be replaced when no transaction of this process uses it: `active`
- * are the caller's own, which have not begun.  0 as bytes: as large as the writer's.
- */
-static bool set_map(struct store *store, int active, size_t bytes)
+static uint64_t last_committed(const struct store *store)
 {
-	int alone;
-
-	for (int i = 0; i < RESIZE_TRIES; i++) {
-		alone = active;
-		if (atomic_compare_exchange_strong(&store->active, &alone, RESIZING | active)) {
-			int rc = mdb_env_set_mapsize(store->env, bytes);
-
-			must(rc == 0 || !store->writer); /* the old one is gone */
-			store_keep_out_of_cores(store);
-			atomic_fetch_and(&store->active, ~RESIZING);
-			return rc == 0;
-		}
-		sched_yield();
-	}
-	return false;
-}
-
-/* Before a write transaction: the map with its spare pages if they are needed, or as configured. */
-static void set_spare(struct store *store, bool spare)
-{
-	size_t spare_bytes = (size_t)STORE_SPARE_PAGES * store->page_size;
 	MDB_envinfo info;
 
 	mdb_env_info(store->env, &info);
-	if (spare == store->map_spare ||
-		(spare && (info.me_last_pgno + 1) * store->page_size + spare_bytes <=
-				  info.me_mapsize))
-		return;
-	/* LMDB never makes it smaller than what is in use. */
-	if (!set_map(store, 0, store->map_bytes + (spare ? spare_bytes : 0)))
-		return;
-	store->map_spare = spare;
-	mdb_env_info(store->env, &info);
-	if (store->reserved > info.me_mapsize)
-		store->reserved = info.me_mapsize; /* the file was cut there */
+	return info.me_last_txnid;
 }
 
-static void begin_write(struct store_txn *txn, struct store *store, bool spare)
+/*
+ * LMDB takes the number of the last transaction from the lock file, which every
+ * reader can write.  A wrong one there makes it work on a stale root; so it is
+ * compared with what we know ourselves.
+ */
+static bool follows_the_last(const struct store *store, MDB_txn *handle)
 {
-	MDB_txn *handle = NULL;
+	uint64_t last = last_committed(store);
 
-	must(store->writer);
-	set_spare(store, spare);
-	*txn = (struct store_txn){.store = store, .write = true, .spare = spare};
-	store_txn_fail(txn, "txn_begin", mdb_txn_begin(store->env, NULL, 0, &handle));
-	txn->txn = handle;
+	return last == store->last_txn && mdb_txn_id(handle) == last + 1;
 }
 
 void store_begin(struct store_txn *txn, struct store *store)
 {
-	begin_write(txn, store, false);
-}
+	MDB_txn *handle = NULL;
 
-void store_begin_spare(struct store_txn *txn, struct store *store)
-{
-	begin_write(txn, store, true);
+	must(store->writer);
+	*txn = (struct store_txn){.store = store, .write = true};
+	if (store->last_txn == 0)
+		store->last_txn = last_committed(store);
+	store_txn_fail(txn, "txn_begin", mdb_txn_begin(store->env, NULL, 0, &handle));
+	txn->txn = handle;
+	if (handle && !follows_the_last(store, handle))
+		txn->err = ERR_CORRUPT;
 }
 
 static bool move_idle(struct store *store, enum idle_state from)
@@ -101,6 +71,28 @@ static bool move_idle(struct store *store, enum idle_state from)
 	int expected = (int)from;
 
 	return atomic_compare_exchange_strong(&store->idle, &expected, IDLE_MOVING);
+}
+
+/*
+ * The writer has a larger map than ours.  Ours may only be replaced when no
+ * transaction of this process uses it (the caller's own one has not begun).
+ */
+static bool grow_map(struct store *store)
+{
+	int alone;
+
+	for (int i = 0; i < RESIZE_TRIES; i++) {
+		alone = 1;
+		if (atomic_compare_exchange_strong(&store->active, &alone, RESIZING | 1)) {
+			int rc = mdb_env_set_mapsize(store->env, 0);
+
+			store_keep_out_of_cores(store);
+			atomic_fetch_and(&store->active, ~RESIZING);
+			return rc == 0;
+		}
+		sched_yield();
+	}
+	return false;
 }
 
 static bool enter_read(struct store *store)
@@ -123,7 +115,7 @@ static int begin_read_handle(struct store *store, MDB_txn **handle)
 			     : mdb_txn_begin(store->env, NULL, MDB_RDONLY, handle);
 		if (rc == MDB_READERS_FULL)
 			mdb_reader_check(store->env, &dead);
-		else if (rc != MDB_MAP_RESIZED || !set_map(store, 1, 0))
+		else if (rc != MDB_MAP_RESIZED || !grow_map(store))
 			return rc;
 	}
 	return rc;
@@ -205,6 +197,8 @@ int store_commit(struct store_txn *txn)
 	}
 	txn->txn = txn->cursor = NULL;
 	store_txn_fail(txn, "txn_commit", mdb_txn_commit(handle));
+	if (!txn->err)
+		txn->store->last_txn = last_committed(txn->store);
 	return txn->err;
 }
 

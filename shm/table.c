@@ -78,6 +78,12 @@ static struct table_slot *slots_of(void *map)
 
 /* ------------------------------------------------------------------ writer */
 
+/* By the size that was mapped: what the file says of itself may change under us. */
+static bool in_range(const struct table *table, uint32_t partition)
+{
+	return partition < (table->segment.size - TABLE_SLOTS_AT) / sizeof(struct table_slot);
+}
+
 int table_create(int dirfd, const struct table_head *facts, struct table *table)
 {
 	struct segment_spec spec = {MAGIC, TABLE_VERSION, TABLE_SIZE(facts->capacity)};
@@ -131,7 +137,7 @@ struct table_head *table_head_mut(struct table *table)
 
 struct table_slot *table_slot_mut(struct table *table, uint32_t partition)
 {
-	must(partition < table->head->capacity);
+	must(in_range(table, partition));
 	return &slots_of(table->segment.map)[partition];
 }
 
@@ -194,12 +200,6 @@ bool table_replaced(int dirfd, const struct table *table)
 static const struct table_slot *slot_of(const struct table *table, uint32_t partition)
 {
 	return &slots_of(table->segment.map)[partition];
-}
-
-/* By the size that was mapped: what the file says of itself may change under us. */
-static bool in_range(const struct table *table, uint32_t partition)
-{
-	return partition < (table->segment.size - TABLE_SLOTS_AT) / sizeof(struct table_slot);
 }
 
 #define GET(field) atomic_load_explicit(&slot->field, memory_order_relaxed)

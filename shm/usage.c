@@ -9,7 +9,7 @@
  *	    commit                        all of it or nothing
  *	    settle                        what was pending is committed
  *	usage_sweep:
- *	    begin, reserve                with the store's spare pages
+ *	    begin, reserve                fewer steps when there is no room for all
  *	    sweep, meta as committed      the batch waits
  *	    may_commit?  commit
  *
@@ -31,8 +31,12 @@
 #include "shm/err.h"
 #include "shm/usage_private.h"
 
-#define RESERVE_SLACK 64 /* pages: meta, branches */
-#define META_PAGES    8	 /* of a transaction that puts meta and little else */
+/*
+ * Pages: meta and branches need a few.  What a commit had reserved and did not use is
+ * what usage_sweep, with META_PAGES alone, begins with when the file system is full.
+ */
+#define RESERVE_SLACK 64
+#define META_PAGES    8
 
 uint64_t usage_hash_record(const void *key, size_t key_len, const void *value, size_t value_len)
 {
@@ -352,7 +356,7 @@ static int sweep_once(
 	if (how->now_ms > meta.clock_ms)
 		meta.clock_ms = how->now_ms;
 	need.pages += META_PAGES;
-	store_begin_spare(&txn, usage->store);
+	store_begin(&txn, usage->store);
 	store_reserve(&txn, &need);
 	*steps = sweep_slice(
 		&txn, blocks, window_minute_of_ms(meta.clock_ms), &usage->batch, &meta, &sweep);

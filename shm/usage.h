@@ -186,12 +186,11 @@ struct usage_commit {
 int usage_commit(struct usage *usage, const struct usage_commit *how);
 
 /*
- * Sweeps alone, at most how->sweep_blocks steps, in a transaction that may use the
- * store's spare pages; the batch waits as it is, its streams are left alone, nothing
- * it counts changes.  For a store that is full while the batch cannot be committed:
- * each time it succeeds there is more room than before, if anything has expired.
- * Takes fewer steps when there is no room for so many.  Errors as of usage_commit.
- * *steps: how many it took.
+ * Sweeps alone, at most how->sweep_blocks steps: the batch waits as it is, its
+ * streams are left alone, nothing it counts changes.  For a store that is full while
+ * the batch cannot be committed: a sweep inside that commit would be lost with it.
+ * Takes fewer steps when there is no room for so many; some room is always left by
+ * the last commits.  Errors as of usage_commit.  *steps: how many it took.
  */
 int usage_sweep(struct usage *usage, const struct usage_commit *how, unsigned *steps);
 

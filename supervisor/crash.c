@@ -11,6 +11,7 @@
 
 #define CRASHES_BEFORE_ONE_BY_ONE 2
 #define CRASHES_BEFORE_QUARANTINE 3
+#define OPENINGS_BEFORE_REBUILD	  3
 
 static bool counts(int signal)
 {
@@ -49,6 +50,11 @@ enum crash_verdict crash_judge(struct crash *crash, const struct crash_death *de
 	crash->stored = death->stored;
 	crash->deaths++;
 	*wait_ms = back_off(crash->deaths, limits);
+	crash->openings = death->opening && !death->signal ? crash->openings + 1 : 0;
+	if (crash->openings >= OPENINGS_BEFORE_REBUILD) {
+		crash->openings = 0;
+		return CRASH_REBUILD;
+	}
 	if (!counts(death->signal))
 		return CRASH_RETRY;
 	if (death->opening)

@@ -7,6 +7,8 @@
  * the worker gets batches of one record, so that the offset in hand names
  * exactly one; the third or a later death with the same offset in hand as the
  * one before quarantines that offset: a poison record costs one record.
+ * A worker that crashes while it opens its store, or gives up there three times
+ * in a row, gets a new generation.
  */
 #ifndef TALLY_SUPERVISOR_CRASH_H
 #define TALLY_SUPERVISOR_CRASH_H
@@ -15,12 +17,13 @@
 #include <stdint.h>
 
 struct crash {
-	unsigned deaths;  /* in a row without progress, of any kind */
-	unsigned crashes; /* of those that count, in this series */
-	uint64_t stored;  /* next offset + 1 at the last death; 0 = nothing stored */
-	uint64_t in_hand; /* offset + 1 in hand at the last counted death; 0 = none */
-	uint64_t suspect; /* highest in_hand of the series: passing it ends the series */
-	bool one_by_one;  /* batches of one */
+	unsigned deaths;   /* in a row without progress, of any kind */
+	unsigned crashes;  /* of those that count, in this series */
+	uint64_t stored;   /* next offset + 1 at the last death; 0 = nothing stored */
+	uint64_t in_hand;  /* offset + 1 in hand at the last counted death; 0 = none */
+	uint64_t suspect;  /* highest in_hand of the series: passing it ends the series */
+	bool one_by_one;   /* batches of one */
+	unsigned openings; /* exits in a row while it opened its store */
 };
 
 struct crash_death {

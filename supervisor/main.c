@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -409,6 +410,16 @@ static void finish(struct daemon *d)
 	config_free(&d->setup.config);
 }
 
+/* Two a worker, and room for a start: the soft limit is for programs that use select. */
+static void raise_descriptor_limit(void)
+{
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static int run(struct daemon *d)
 {
 	sigset_t blocked, before;
@@ -418,6 +429,8 @@ static int run(struct daemon *d)
 	log_init("supervisor", -1, (enum log_level)d->setup.config.log_level);
 	umask(0007);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a full quota is an error, no death */
+	raise_descriptor_limit();
 	/* Threads of libraries must not get our signals: they inherit this mask. */
 	sigfillset(&blocked);
 	sigprocmask(SIG_SETMASK, &blocked, &before);

@@ -206,9 +206,11 @@ static void judge_rebuild(struct part *part)
 	uint32_t wait_ms;
 	int64_t offset;
 	last_words(part, &stats);
-	/* One that could not lock its stats could not write its reason there either. */
-	enum rebuild_reason reason =
-		stats.rebuild_reason ? (enum rebuild_reason)stats.rebuild_reason : REBUILD_LOCKED;
+	/* One that could not lock its stats, or found none, could not write its reason there either. */
+	enum rebuild_reason reason = stats.rebuild_reason
+					     ? (enum rebuild_reason)stats.rebuild_reason
+				     : stats.generation ? REBUILD_LOCKED
+							: REBUILD_CORRUPT;
 	note_death(part, DEATH_REBUILD, (int)reason);
 	crash_judge(&part->crash, &death, &limits, &wait_ms, &offset);
 	part_back_off(part, part->crash.deaths > 1 ? wait_ms : 0);

@@ -28,7 +28,7 @@
 
 static void ignore_signals(void)
 {
-	static const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGPIPE};
+	static const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGXFSZ};
 
 	/* The supervisor stops us through the control socket, or by SIGKILL. */
 	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)

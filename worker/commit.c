@@ -5,6 +5,7 @@
  *	usage_commit ... commit_allowed? -- yes --> committed: facts
  *	      |               '-- no --> ERR_LEASE --.
  *	      '-- no room --------> ERR_FULL --------+--> held: the batch is kept, tried again later
+ *	                                                  (ERR_FULL: after a sweep of its own)
  *
  * The lease is looked at after all work is done, immediately before LMDB's
  * commit: a worker that was frozen in the middle of a batch wakes up to a
@@ -70,7 +71,8 @@ void commit_hold(struct commit *commit, int err)
 		log_warn("commit.held", "reason=%s next=%lld kept=%zu action=\"%s\"", err_word(err),
 			(long long)usage_meta(commit->usage)->next_offset,
 			usage_pending(commit->usage),
-			err == ERR_FULL ? "trying again; make room in run_dir"
+			err == ERR_FULL ? "sweeping, trying again; make room in run_dir or "
+					  "raise store.map_size"
 					: "trying again until there is a lease");
 		commit->held = err;
 		commit->held_since_ns = host_boot_ns();
@@ -83,27 +85,54 @@ void commit_hold(struct commit *commit, int err)
 	commit->retry_ns = host_boot_ns() + commit->held_ms * MS;
 }
 
-int commit_try(struct commit *commit, unsigned sweep_blocks, int64_t *now_out)
+static struct usage_commit how_to(struct commit *commit, unsigned sweep_blocks)
 {
-	uint64_t began_ns = host_boot_ns();
-	struct usage_commit how = {
+	return (struct usage_commit){
 		.now_ms = now_ms(commit->now),
 		.sweep_blocks = sweep_blocks,
 		.may_commit = may_commit,
 		.arg = commit,
 	};
-	int err = usage_commit(commit->usage, &how);
+}
 
-	if (err == ERR_FULL || err == ERR_LEASE)
-		return err;
+/* What is no matter of room or lease ends the process. */
+static int judge(struct commit *commit, const char *what, int err)
+{
 	if (err == ERR_CORRUPT)
 		quit_rebuild(commit->facts->stats, REBUILD_CORRUPT, "the store contradicts itself");
-	if (err)
-		quit_internal("commit", err);
+	if (err && err != ERR_FULL && err != ERR_LEASE)
+		quit_internal(what, err);
+	return err;
+}
+
+static void committed(struct commit *commit, uint64_t began_ns)
+{
 	commit->committed_ns = host_boot_ns();
 	facts_mirror(commit->facts, usage_meta(commit->usage));
 	facts_committed(commit->facts, began_ns, commit->committed_ns);
+}
+
+int commit_try(struct commit *commit, unsigned sweep_blocks, int64_t *now_out)
+{
+	uint64_t began_ns = host_boot_ns();
+	struct usage_commit how = how_to(commit, sweep_blocks);
+	int err = judge(commit, "commit", usage_commit(commit->usage, &how));
+
+	if (err)
+		return err;
+	committed(commit, began_ns);
 	release(commit);
 	*now_out = how.now_ms;
 	return 0;
+}
+
+int commit_sweep(struct commit *commit, unsigned most, unsigned *steps)
+{
+	uint64_t began_ns = host_boot_ns();
+	struct usage_commit how = how_to(commit, most);
+	int err = judge(commit, "sweep", usage_sweep(commit->usage, &how, steps));
+
+	if (!err)
+		committed(commit, began_ns);
+	return err;
 }

@@ -42,6 +42,12 @@ bool commit_allowed(const struct commit *commit);
  */
 int commit_try(struct commit *commit, unsigned sweep_blocks, int64_t *now_ms);
 
+/*
+ * Commits a sweep of at most so many steps and nothing of the batch, to make room
+ * where commit_try found none.  0, ERR_FULL or ERR_LEASE.  *steps: how many it took.
+ */
+int commit_sweep(struct commit *commit, unsigned most, unsigned *steps);
+
 /* After ERR_FULL or ERR_LEASE: shows it, says it once, sets retry_ns. */
 void commit_hold(struct commit *commit, int err);
 

@@ -45,12 +45,27 @@ static void attach_table(const struct handoff *handoff, int run_fd, struct table
 
 static int open_dir(int at, const char *name)
 {
-	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static int open_run_dir(const char *path)
+{
+	int fd = open_dir(AT_FDCWD, path);
 
 	if (fd < 0) {
-		log_error("worker.no_directory", "name=%s", name);
-		quit_internal("directory", ERR_NOT_FOUND);
+		log_error("worker.no_run_dir", "path=%s", path);
+		quit_internal("run_dir", ERR_NOT_FOUND);
 	}
+	return fd;
+}
+
+/* The supervisor has made it; if it is gone, only a new one helps. */
+static int open_generation(int run_fd, const char *name)
+{
+	int fd = open_dir(run_fd, name);
+
+	if (fd < 0)
+		quit_rebuild(NULL, REBUILD_CORRUPT, "the directory of this generation is gone");
 	return fd;
 }
 
@@ -148,11 +163,11 @@ int main(void)
 	int run_fd, dir_fd;
 
 	birth(&handoff);
-	run_fd = open_dir(AT_FDCWD, handoff.run_dir);
+	run_fd = open_run_dir(handoff.run_dir);
 	attach_table(&handoff, run_fd, &table);
 	table_dir_name(name, handoff.partition, handoff.generation);
 	snprintf(path, sizeof(path), "%s/%s", handoff.run_dir, name);
-	dir_fd = open_dir(run_fd, name);
+	dir_fd = open_generation(run_fd, name);
 	open_stats(&handoff, dir_fd, &facts);
 	facts_phase(&facts, PHASE_OPENING);
 	parts.usage = open_usage(&handoff, path, &facts);

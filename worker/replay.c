@@ -11,6 +11,7 @@
  *
  * A commit that cannot be made now (no room, no lease) is made later with the
  * same batch; until then nothing is read, so nothing is lost or doubled either.
+ * Where there is no room, expired streams are swept before each new try.
  *
  * Runs in: worker, main thread.  Blocks in: nowhere (a commit is memory only).
  */
@@ -32,6 +33,7 @@
 #define REPLAY_RECORDS_MIN 50000
 #define REPLAY_FLUSH_MS	   500 /* nobody reads before ready: large batches are what counts */
 #define LIVE_SWEEP_BLOCKS  16
+#define FULL_SWEEP_BLOCKS  256 /* before a batch is tried again that had no room */
 
 struct replay {
 	struct replay_options o;
@@ -107,12 +109,42 @@ static void settle(struct replay *replay)
 	replay->advanced = replay->next;
 }
 
+/*
+ * Expired streams count for nothing by themselves; the sweep only reclaims their
+ * space.  Streams can expire once a minute, so one pass over all blocks each minute
+ * is enough, spread over its seconds.  Returns how many steps are due now.
+ */
+static unsigned sweep_share(struct replay *replay, unsigned least)
+{
+	uint32_t minute = window_minute_of_ms(now_ms(replay->o.now));
+	uint64_t steps = usage_sweep_steps(replay->o.usage);
+	uint64_t share = steps / 50 + least;
+
+	if (minute != replay->swept_minute) {
+		replay->swept_minute = minute;
+		replay->sweep_left = steps;
+	}
+	return (unsigned)(share < replay->sweep_left ? share : replay->sweep_left);
+}
+
+/* A sweep by itself: one inside the commit that finds no room would never be committed. */
+static void make_room(struct replay *replay)
+{
+	unsigned share = sweep_share(replay, FULL_SWEEP_BLOCKS), steps;
+
+	if (share > 0 && commit_sweep(&replay->commit, share, &steps) == 0)
+		replay->sweep_left -= steps;
+}
+
 bool replay_flush(struct replay *replay)
 {
-	unsigned sweep = replay->live ? LIVE_SWEEP_BLOCKS : 0;
+	bool full = replay->commit.held == ERR_FULL;
+	unsigned sweep = replay->live && !full ? LIVE_SWEEP_BLOCKS : 0;
 	int err;
 
 	settle(replay);
+	if (full)
+		make_room(replay);
 	if (!usage_dirty(replay->o.usage)) {
 		replay->due_ns = 0;
 		replay->flush_now = false;
@@ -338,30 +370,19 @@ bool replay_is_live(const struct replay *replay)
 	return replay->live;
 }
 
-/*
- * Expired streams count for nothing by themselves; this only reclaims their
- * space.  Streams can expire once a minute, so one pass over all blocks each
- * minute is enough, spread over its seconds.
- */
 void replay_idle_second(struct replay *replay)
 {
-	const struct usage_meta *meta = usage_meta(replay->o.usage);
-	uint32_t minute = window_minute_of_ms(now_ms(replay->o.now));
-	uint64_t blocks;
+	unsigned share;
 
-	if (!replay->live || replay->due_ns || meta->streams == 0)
+	if (!replay->live || replay->due_ns ||
+		host_boot_ns() - replay->commit.committed_ns < 900 * MS)
 		return;
-	if (minute != replay->swept_minute) {
-		replay->swept_minute = minute;
-		replay->sweep_left = meta->blocks;
-	}
-	blocks = meta->blocks / 50 + LIVE_SWEEP_BLOCKS;
-	if (replay->sweep_left == 0 || host_boot_ns() - replay->commit.committed_ns < 900 * MS)
+	share = sweep_share(replay, LIVE_SWEEP_BLOCKS);
+	if (share == 0)
 		return;
-	if (blocks > replay->sweep_left)
-		blocks = replay->sweep_left;
-	replay->sweep_left -= blocks;
-	(void)commit_batch(replay, (unsigned)blocks); /* not now: then later */
+	replay->sweep_left -= share;
+	if (commit_batch(replay, share) == ERR_FULL)
+		(void)commit_sweep(&replay->commit, share, &share); /* not now: then later */
 }
 
 void replay_check_lease(struct replay *replay)

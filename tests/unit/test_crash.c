@@ -337,6 +337,23 @@ static void crash_says_something_sane_when_the_numbers_are_garbage(void **state)
 	}
 }
 
+static void crash_rebuilds_when_the_worker_gives_up_opening_three_times(void **state)
+{
+	struct crash crash = {0};
+	struct crash_death death = {.opening = true};
+	uint32_t wait;
+	int64_t offset;
+	(void)state;
+	assert_int_equal(crash_judge(&crash, &death, &limits, &wait, &offset), CRASH_RETRY);
+	assert_int_equal(crash_judge(&crash, &death, &limits, &wait, &offset), CRASH_RETRY);
+	death.opening = false; /* it got further once: counting starts again */
+	assert_int_equal(crash_judge(&crash, &death, &limits, &wait, &offset), CRASH_RETRY);
+	death.opening = true;
+	assert_int_equal(crash_judge(&crash, &death, &limits, &wait, &offset), CRASH_RETRY);
+	assert_int_equal(crash_judge(&crash, &death, &limits, &wait, &offset), CRASH_RETRY);
+	assert_int_equal(crash_judge(&crash, &death, &limits, &wait, &offset), CRASH_REBUILD);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -353,6 +370,7 @@ int main(void)
 		cmocka_unit_test(crash_blames_nobody_when_nothing_was_in_hand),
 		cmocka_unit_test(crash_blames_nobody_when_each_death_has_another_in_hand),
 		cmocka_unit_test(crash_rebuilds_when_opening_the_store_kills),
+		cmocka_unit_test(crash_rebuilds_when_the_worker_gives_up_opening_three_times),
 		cmocka_unit_test(crash_goes_on_one_by_one_until_it_is_past_all_that_was_in_hand),
 		cmocka_unit_test(crash_says_something_sane_when_the_numbers_are_garbage),
 	};

@@ -353,6 +353,7 @@ static void fleet_parks_and_resumes_when_it_is_assigned_what_it_has(void **state
 	fleet_starts(f, 0, &first);
 	fleet_give(f, 0);
 	assert_int_equal(fleet_state(f, 0), PART_PARKED);
+	assert_true(ev_is_active(&f->fleet->deadline)); /* it ends, dead or not */
 	fleet_until(f, fleet_state(f, 0) == PART_READY);
 	assert_int_equal(fleet_starts(f, 0, &second), 2);
 	assert_int_equal(second.generation, first.generation);

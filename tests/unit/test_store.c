@@ -3,6 +3,9 @@
  */
 #include "store_fixture.h"
 
+/* LMDB 0.9's lock file: magic and format 8, write mutex 40, then the last transaction. */
+#define LOCK_LAST_TXN 48
+
 /* --- values ---------------------------------------------------------------------------------- */
 
 static void store_finds_what_was_put(void **state)
@@ -246,6 +249,48 @@ static void store_map_is_not_in_core_dumps(void **state)
 	store_close(&store);
 }
 
+/*
+ * As a reader could, whom nobody trusts with the data: another process writes a
+ * wrong "last transaction" into the lock file.
+ */
+static void forge_last_transaction(int64_t by)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		int fd = open(lock_path, O_RDWR | O_CLOEXEC);
+		uint64_t last;
+
+		if (fd < 0 || pread(fd, &last, sizeof(last), LOCK_LAST_TXN) != sizeof(last))
+			_exit(1);
+		last += (uint64_t)by;
+		_exit(pwrite(fd, &last, sizeof(last), LOCK_LAST_TXN) != sizeof(last));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void store_says_corrupt_when_the_lock_file_names_another_transaction(void **state)
+{
+	static const int64_t wrong[] = {-1, -2, 1, 2, 1000};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		struct store *store = open_writer();
+
+		assert_int_equal(put(store, "a", "one"), 0);
+		assert_int_equal(put(store, "b", "two"), 0);
+		assert_int_equal(put(store, "c", "three"), 0);
+		forge_last_transaction(wrong[i]);
+		assert_int_equal(put(store, "d", "four"), ERR_CORRUPT);
+		forge_last_transaction(-wrong[i]);
+		assert_int_equal(put(store, "d", "four"), 0);
+		store_close(&store);
+		clean();
+	}
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, each_setup)
@@ -260,6 +305,9 @@ int main(void)
 		TEST(store_open_says_corrupt_when_the_file_was_cut_short),
 		TEST(store_open_refuses_what_is_no_regular_file),
 		TEST(store_map_is_not_in_core_dumps),
+		cmocka_unit_test_setup(
+			store_says_corrupt_when_the_lock_file_names_another_transaction,
+			each_setup),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

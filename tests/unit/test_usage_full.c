@@ -122,13 +122,27 @@ static void scatter_free_pages(struct usage *usage)
 		commit(usage, NOW);
 }
 
+/* A new tenant with six rows. */
+static void add_tenant(struct usage *usage, unsigned i)
+{
+	char tenant[16], policy[16];
+
+	snprintf(tenant, sizeof(tenant), "new%u", i);
+	for (unsigned p = 0; p < 5; p++) {
+		snprintf(policy, sizeof(policy), "p%u", p);
+		add(usage, tenant, policy, p, 1);
+	}
+}
+
 /* A row of the widest window is 30 pages in a row: single free pages are no use for it. */
 static void usage_commit_says_full_when_long_rows_meet_scattered_free_pages(void **state)
 {
 	struct usage_options options = default_options();
 	struct usage *usage;
 	uint64_t rng = seed;
-	unsigned rounds = 8, refused = 0;
+	unsigned tenants = 0;
+	char filler[128];
+	int err;
 
 	(void)state;
 	if (!mounted)
@@ -139,20 +153,67 @@ static void usage_commit_says_full_when_long_rows_meet_scattered_free_pages(void
 	/* What these commits had reserved and did not need is not known to the next process. */
 	usage_close(&usage);
 	usage = open_with(&options);
-	for (unsigned i = 0; i < rounds; i++) {
-		char tenant[16], policy[16];
-
-		snprintf(tenant, sizeof(tenant), "new%u", i);
-		for (unsigned p = 0; p < 5; p++) {
-			snprintf(policy, sizeof(policy), "p%u", p);
-			add(usage, tenant, policy, p, 1);
-		}
-		refused += commit_when_nearly_full(usage, &rng, NOW);
+	while (tenants < 8) {
+		add_tenant(usage, tenants++);
+		commit_when_nearly_full(usage, &rng, NOW);
 	}
 	verify(usage);
-	print_message("%u of %u commits refused\n", refused, rounds);
-	assert_true(refused > 0 && refused < rounds);
+	snprintf(filler, sizeof(filler), "%s/filler", dir);
+	fill(filler, 0);
+	do {
+		add_tenant(usage, tenants++);
+		err = try_commit(usage, NOW, 0);
+		check_reserve(usage);
+	} while (!err && tenants < 30);
+	assert_int_equal(err, ERR_FULL);
+	verify(usage);
+	unlink(filler);
+	commit(usage, NOW);
 	usage_close(&usage);
+}
+
+/*
+ * Something else takes all there is, and keeps it: what has expired makes room for a
+ * batch that waits.
+ */
+static void usage_sweep_makes_room_on_a_full_file_system(void **state)
+{
+	struct usage *usage;
+	struct oracle *oracle;
+	char filler[128];
+	uint64_t rng = seed;
+	int64_t now_ms = NOW;
+	unsigned full = 0;
+
+	(void)state;
+	if (!mounted)
+		skip();
+	snprintf(filler, sizeof(filler), "%s/filler", dir);
+	for (int round = 0; round < 10; round++, clean()) {
+		usage = open_usage();
+		oracle = oracle_new(3, 7, WINDOW, usage_meta(usage)->incarnation);
+		add_new_streams(usage, oracle, &rng, now_ms, schedule_draw(&rng, 4000));
+		commit(usage, now_ms);
+		fill(filler, 0);
+		while (try_commit(usage, now_ms, 0) == 0)
+			add_new_streams(usage, oracle, &rng, now_ms, 1 + schedule_draw(&rng, 500));
+		now_ms += 180 * MIN_MS;
+		for (int tries = 0; try_commit(usage, now_ms, 0) != 0; tries++) {
+			struct usage_commit how = {.now_ms = now_ms, .sweep_blocks = 256};
+			unsigned steps;
+
+			assert_true(tries < 100);
+			full += usage_sweep(usage, &how, &steps) != 0;
+			check_reserve(usage);
+		}
+		check_reserve(usage);
+		verify(usage);
+		compare(usage, oracle, now_ms);
+		unlink(filler);
+		usage_close(&usage);
+		oracle_free(&oracle);
+	}
+	assert_int_equal(full, 0); /* there is room for a sweep, if not for all its steps */
 }
 
 /* The same for the first commit of all, and for opening. */
@@ -221,6 +282,7 @@ int main(void)
 		cmocka_unit_test_setup(
 			usage_commit_says_full_when_long_rows_meet_scattered_free_pages,
 			each_setup),
+		cmocka_unit_test_setup(usage_sweep_makes_room_on_a_full_file_system, each_setup),
 		cmocka_unit_test_setup(usage_open_says_full_and_leaves_nothing_behind, each_setup),
 	};
 

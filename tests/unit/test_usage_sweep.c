@@ -138,6 +138,59 @@ static void usage_sweep_leaves_streams_with_unsent_bytes(void **state)
 	clean();
 }
 
+static unsigned count_rows(struct usage *usage, uint32_t tenant)
+{
+	uint64_t buf[32];
+	struct store_txn txn = begin_read(usage);
+	struct window_row row;
+	int policy = -1;
+	unsigned n = 0;
+
+	assert_true(window_row_size(WINDOW) <= sizeof(buf));
+	while (usage_next_row(&txn, tenant, &policy, WINDOW, buf, &row))
+		n++;
+	assert_int_equal(txn.err, 0);
+	store_abort(&txn);
+	return n;
+}
+
+/* Rows of those who have gone are deleted, of the living only those that are as old. */
+static void usage_sweep_deletes_rows_that_no_minute_of_can_count(void **state)
+{
+	struct usage *usage = open_usage();
+	int64_t later = NOW + (WINDOW + RATE_MINUTES) * MIN_MS;
+	struct record record = record_of("a", "stays", 3, 1, later);
+	uint64_t steps;
+
+	(void)state;
+	for (uint64_t i = 0; i < 300; i++) {
+		add(usage, "a", i % 2 ? "goes" : "", i, 1);
+		add(usage, "b", i % 3 ? "goes" : "stays", i, 1);
+	}
+	commit(usage, NOW);
+	assert_int_equal(count_rows(usage, 0) + count_rows(usage, 1), 4);
+	assert_int_equal(usage_add(usage, &record, later - MIN_MS), SKIP_NONE);
+	assert_int_equal(try_commit(usage, later - MIN_MS, 1000), 0);
+	assert_int_equal(count_rows(usage, 0) + count_rows(usage, 1), 5); /* one minute too early */
+	steps = usage_sweep_steps(usage);
+	for (uint64_t i = 0; i < steps; i++)
+		assert_int_equal(try_commit(usage, later, 1), 0);
+	assert_int_equal(count_rows(usage, 0), 1);
+	assert_int_equal(count_rows(usage, 1), 0);
+	assert_int_equal(usage_meta(usage)->streams, 1);
+	verify(usage);
+	/* Both come back under their names. */
+	record.timestamp_ms = later;
+	record.tenant = "b";
+	assert_int_equal(usage_add(usage, &record, later), SKIP_NONE);
+	commit(usage, later);
+	assert_int_equal(count_rows(usage, 1), 1);
+	assert_int_equal(usage_meta(usage)->tenants, 2);
+	verify(usage);
+	usage_close(&usage);
+	clean();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -149,6 +202,8 @@ int main(void)
 		cmocka_unit_test_setup(
 			usage_sweep_waits_until_no_record_can_reach_back, each_setup),
 		cmocka_unit_test_setup(usage_sweep_leaves_streams_with_unsent_bytes, each_setup),
+		cmocka_unit_test_setup(
+			usage_sweep_deletes_rows_that_no_minute_of_can_count, each_setup),
 	};
 
 	seed = schedule_seed();
