@@ -14,6 +14,7 @@ cd "$(dirname "$0")/../.."
 command -v debootstrap >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends debootstrap </dev/null
 
 ROOT=$(mktemp -d "${TMPDIR:-/tmp}/tally-bare.XXXXXX")
+chmod 755 "$ROOT" # the tests have users of their own
 trap 'rm -rf --one-file-system "$ROOT"' EXIT
 
 debootstrap --variant=minbase --include=make,ca-certificates bookworm "$ROOT" >"$ROOT.log" 2>&1 ||
