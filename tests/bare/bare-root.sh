@@ -33,10 +33,12 @@ inside()
 {
 	unshare --mount --pid --fork --kill-child bash -c '
 		set -e
+		mount --bind "$1" "$1"	# as in a container: "/" is a mount point
 		mount -t proc proc "$1/proc"
 		mount --rbind /dev "$1/dev"
 		mount -t tmpfs tmpfs "$1/dev/shm"
 		mount -t tmpfs tmpfs "$1/run"
+		cd "$1"
 		exec chroot "$1" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C CI="$3" \
 			DEMO_SECONDS=20 sh -c "cd /tally && $2"
 	' - "$ROOT" "$1" "${CI:-}" </dev/null
