@@ -15,7 +15,7 @@ T=$(mktemp -d "$T/tally-demo.XXXXXX") || exit 1
 chmod 755 "$T"
 PIDS=()
 
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+say() { if [ -t 1 ]; then printf '\n\033[1m%s\033[0m\n' "$*"; else printf '\n%s\n' "$*"; fi; }
 alive() { [ -d "/proc/$1" ] && ! grep -qs '^State:.Z' "/proc/$1/status"; }
 
 cleanup()
