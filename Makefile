@@ -5,6 +5,8 @@
 #   make           build everything under build/
 #   make unit      unit tests            unit-asan, unit-valgrind: the same under these
 #   make system    system tests          TESTS="tests/system/21*" picks some; system-asan
+#   make kafka     starts a real Kafka (BROKERS=3) and says how to use it
+#   make check-kafka   the system tests and those of tests/kafka, on real Kafka
 #   make layers    folder rules          make samples   sample files against the option table
 #   make bench     measures, as medians and ratios    make bare      demo and check on a bootstrapped Debian 12
 #   make install   DESTDIR= PREFIX=/usr  make deps      Debian packages that are missing
@@ -57,6 +59,8 @@ DEBIAN := gcc libc6-dev pkg-config protobuf-c-compiler \
 	librdkafka-dev liblmdb-dev libev-dev libyaml-dev libjansson-dev libmicrohttpd-dev \
 	libxxhash-dev libsystemd-dev libmimalloc-dev libprotobuf-c-dev libcmocka-dev \
 	perl procps curl jq kcat
+# What runs and fetches the real Kafka of the tests; without them its tests are skipped.
+KAFKA_DEBIAN := openjdk-17-jre-headless maven
 # -------------------------------------------------------------------------------------------------
 
 VERSION  := $(shell awk '/define TALLY_VERSION_MAJOR/ { a = $$3 } /define TALLY_VERSION_MINOR/ { b = $$3 } \
@@ -171,9 +175,9 @@ $B/variants/lookups/tally-worker: $(call obj,worker) $B/tests/fake/lookups.o $B/
 
 # --- checks --------------------------------------------------------------------------------------
 
-check: deps
+check: deps kafka-deps
 	@$(MAKE) --no-print-directory all test-programs
-	@failed=; for t in unit layers samples system; do \
+	@failed=; for t in unit layers samples system check-kafka; do \
 		echo "== $$t"; $(MAKE) --no-print-directory $$t || failed="$$failed $$t"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "check: FAILED:$$failed"; exit 1; else echo "check: all passed"; fi
@@ -199,8 +203,19 @@ unit-valgrind: $(UNIT)
 	$(call run_unit,valgrind -q --error-exitcode=9 --leak-check=full)
 
 TEST_TIMEOUT ?= 400
+PROVE = B="$(abspath $B)" prove --timer -j1 --exec 'timeout -k 20 $(TEST_TIMEOUT) bash'
 system: all test-programs
-	B="$(abspath $B)" prove --timer -j1 --exec 'timeout -k 20 $(TEST_TIMEOUT) bash' $(TESTS)
+	$(PROVE) $(TESTS)
+
+# On real Kafka: its own tests, and those system tests that do not speak of the embedded broker.
+KAFKA_TESTS ?= $(sort $(wildcard tests/kafka/[0-9]*.sh)) \
+	$(shell grep -L '^# broker: embedded' $(sort $(wildcard tests/system/[0-9]*.sh)))
+check-kafka: all test-programs
+	@if why=$$(tests/kafka/fetch.sh 2>&1 >/dev/null); then BROKER=kafka $(PROVE) $(KAFKA_TESTS); \
+	elif [ -n "$$CI" ]; then echo "check-kafka: not skipped in CI: $$why" >&2; exit 1; \
+	else echo "check-kafka: SKIPPED: $$why"; fi
+kafka: kafka-deps all test-programs
+	@B="$(abspath $B)" tests/kafka/run.sh
 
 layers: all
 	tests/layers.sh $B
@@ -222,7 +237,7 @@ BARE ?= all
 bare:
 	tests/bare/bare-root.sh $(BARE)
 
-.PHONY: check unit unit-asan unit-valgrind system system-asan bare layers samples bench demo
+.PHONY: check unit unit-asan unit-valgrind system system-asan check-kafka kafka bare layers samples bench demo
 
 # --- the rest ------------------------------------------------------------------------------------
 
@@ -240,6 +255,11 @@ deps:
 	echo "deps: installing$$missing"; \
 	ls /var/lib/apt/lists/*_Packages* >/dev/null 2>&1 || $$get update </dev/null; \
 	$$install </dev/null || { $$get update </dev/null && $$install </dev/null; }
+
+# Not needed to build or run: where they cannot be had, the tests on real Kafka say so and are skipped.
+kafka-deps:
+	@command -v java >/dev/null && command -v mvn >/dev/null || \
+		$(MAKE) --no-print-directory deps DEBIAN="$(KAFKA_DEBIAN)" || true
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include \
@@ -272,4 +292,4 @@ clean:
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
-.PHONY: deps install format clean help
+.PHONY: deps kafka-deps install format clean help

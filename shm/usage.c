@@ -214,6 +214,12 @@ void usage_advance(
 		usage->pending.fingerprint = *fingerprint;
 }
 
+void usage_rewind(struct usage *usage, int64_t next_offset)
+{
+	must(usage->pending.fingerprint.offset < 0);
+	usage->pending.next_offset = next_offset;
+}
+
 void usage_gap(struct usage *usage, uint64_t offsets)
 {
 	usage->pending.gaps++;

@@ -166,6 +166,9 @@ void usage_advance(
 /* Counts a jump in offsets. */
 void usage_gap(struct usage *usage, uint64_t offsets);
 
+/* Back to a lower offset.  Only while no fingerprint is known, that is, nothing was delivered. */
+void usage_rewind(struct usage *usage, int64_t next_offset);
+
 /* Appended records waiting for a commit; and whether a commit would change anything. */
 size_t usage_pending(const struct usage *usage);
 bool usage_dirty(const struct usage *usage);

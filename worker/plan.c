@@ -114,6 +114,12 @@ static void plan_resume(const struct plan_facts *facts, struct plan *plan)
 		plan_gap(facts, plan);
 		return;
 	}
+	/* No record was ever delivered: nothing tells whether this is still the log that had none,
+	 * and nothing is counted twice when it is looked through again. */
+	if (facts->print_offset < 0) {
+		plan_fresh(facts, plan);
+		return;
+	}
 	/*
 	 * Time can only skip records that would be counted as too old.  So one
 	 * answer is enough here, "none" is not followed up, and a failure is not
@@ -122,7 +128,7 @@ static void plan_resume(const struct plan_facts *facts, struct plan *plan)
 	read_from(plan, facts->stored);
 	if (facts->time == TIME_FOUND)
 		plan->from = max64(plan->from, min64(facts->time_offset, facts->end));
-	if (facts->print_offset >= facts->start && facts->print_offset < facts->stored)
+	if (facts->print_offset >= facts->start)
 		plan->check = facts->print_offset;
 }
 

@@ -70,7 +70,8 @@ struct plan {
 	bool ready_now; /* PLAN_ASK: say ready before anything is known */
 	enum rebuild_reason reason;
 	/* PLAN_READ: */
-	int64_t from;	/* first offset to count */
+	int64_t from;	/* first offset to count; below `stored` only when no record was delivered
+			   yet */
 	int64_t target; /* the log's end as a number: replay is done there */
 	int64_t check; /* read this offset first and compare it with the fingerprint; -1: nothing to
 			  compare */

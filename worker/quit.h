@@ -18,4 +18,12 @@ _Noreturn void quit_internal(const char *what, int err);
 /* The supervisor is gone or has another table by now; exit code EXIT_ORPHAN. */
 _Noreturn void quit_orphan(const char *why);
 
+/*
+ * From now on an assertion that fails in a thread of librdkafka's ends the
+ * process with EXIT_LIBRARY instead of a signal: deaths by signal are held
+ * against the record in hand, and that record is innocent of it.  One in the
+ * main thread, or a SIGABRT from outside, is what it was.
+ */
+void quit_by_library(void);
+
 #endif

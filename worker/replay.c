@@ -189,14 +189,13 @@ static void set_due(struct replay *replay)
 
 /* --- reading ------------------------------------------------------------------------------- */
 
+/* Offsets in between hold markers of transactions, aborted records, or were compacted away: no gap. */
 static void take_record(struct replay *replay, const struct source_event *event, int64_t now)
 {
 	if (event->offset < replay->next)
 		return; /* delivered before */
 	/* Published before the record is touched: should it kill us, the supervisor knows which. */
 	stats_set(replay->o.facts->stats, in_hand, event->offset + 1);
-	if (event->offset > replay->next)
-		usage_gap(replay->o.usage, (uint64_t)(event->offset - replay->next));
 	if (apply_record(replay->o.usage, replay->o.handoff, event, now) == SKIP_NONE)
 		replay->last_timestamp_ms = event->timestamp_ms;
 	replay->next = event->offset + 1;
@@ -264,6 +263,7 @@ static enum replay_result take(struct replay *replay, const struct source_event 
 	case SOURCE_END:
 		skip_to(replay, event->offset);
 		replay->eof = event->offset;
+		facts_flag(replay->o.facts, FLAG_BAD_BATCH, false);
 		if (!replay->live)
 			replay->flush_now = true;
 		break;
@@ -273,7 +273,11 @@ static enum replay_result take(struct replay *replay, const struct source_event 
 	case SOURCE_UNKNOWN:
 		log_trouble(replay, event);
 		return REPLAY_NO_TOPIC;
+	case SOURCE_DOUBT:
+		return REPLAY_DOUBT;
 	case SOURCE_BAD:
+		log_trouble(replay, event);
+		return REPLAY_BAD;
 	case SOURCE_ERROR:
 		log_trouble(replay, event);
 		break;
@@ -324,12 +328,24 @@ enum replay_result replay_turn(struct replay *replay)
 
 /* --- around it ----------------------------------------------------------------------------- */
 
+/* Only where nothing was delivered yet: it is looked through again. */
+static void go_back_to(struct replay *replay, int64_t offset)
+{
+	if (offset >= replay->next)
+		return;
+	usage_rewind(replay->o.usage, offset);
+	replay->next = replay->advanced = offset;
+}
+
 void replay_begin(struct replay *replay, const struct plan *plan)
 {
 	struct stats *stats = replay->o.facts->stats;
 
-	replay->target = plan->target;
+	/* What has come since replay began does not move its end, however often it begins again. */
+	if (plan->target < replay->target)
+		replay->target = plan->target;
 	replay->eof = -1;
+	go_back_to(replay, plan->from);
 	if (plan->gap > 0) {
 		usage_gap(replay->o.usage, (uint64_t)plan->gap);
 		log_warn("replay.gap", "offsets=%lld next=%lld log_start=%lld",
@@ -338,7 +354,7 @@ void replay_begin(struct replay *replay, const struct plan *plan)
 	}
 	skip_to(replay, plan->from);
 	stats_set(stats, start_offset, plan->from);
-	stats_set(stats, target_offset, plan->target);
+	stats_set(stats, target_offset, replay->target);
 	(void)replay_flush(replay);
 }
 

@@ -36,7 +36,9 @@ enum replay_result {
 	REPLAY_MORE, /* call again soon */
 	REPLAY_HELD, /* the batch cannot be committed for now: nothing is read; see replay_due_ns */
 	REPLAY_LOST_PLACE, /* the log does not hold our offset: find out where to go on */
-	REPLAY_NO_TOPIC	   /* topic or partition is not there: the same, later */
+	REPLAY_NO_TOPIC,   /* topic or partition is not there: the same, later */
+	REPLAY_DOUBT,	   /* it may be another log: compare, then go on */
+	REPLAY_BAD	   /* what has arrived cannot be read: fetch it again, from our offset */
 };
 
 void replay_new(const struct replay_options *options, struct replay **out);

@@ -13,6 +13,7 @@
 #include "source.h"
 
 #include <librdkafka/rdkafka.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,8 @@
 #include "shm/log.h"
 #include "shm/record.h"
 
-#define VERSION_2_2 0x02020000 /* the first with fetch.queue.backoff.ms */
+#define VERSION_2_2  0x02020000 /* the first with fetch.queue.backoff.ms */
+#define API_METADATA 3
 
 struct source {
 	rd_kafka_t *client;
@@ -33,6 +35,9 @@ struct source {
 	int32_t partition;
 	int fd;
 	bool started;
+	_Atomic unsigned asked; /* requests for metadata that the client has sent */
+	unsigned trusted;	/* so many when reading was started */
+	bool doubt;		/* to be told */
 	struct log_limit client_limit, error_limit;
 	rd_kafka_message_t *batch[SOURCE_BATCH];
 	size_t n, next;
@@ -140,6 +145,26 @@ static void on_error(rd_kafka_t *client, int err, const char *text, void *opaque
 			log_quote(quoted, sizeof(quoted), text), swallowed);
 }
 
+/* Called by the client's threads, before the answer can have any effect. */
+static rd_kafka_resp_err_t on_request(rd_kafka_t *client, int fd, const char *broker, int32_t id,
+	int16_t api, int16_t version, int32_t correlation, size_t size, void *arg)
+{
+	struct source *source = arg;
+
+	(void)client, (void)fd, (void)broker, (void)id, (void)version, (void)correlation;
+	(void)size;
+	if (api == API_METADATA)
+		atomic_fetch_add_explicit(&source->asked, 1, memory_order_release);
+	return RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+static rd_kafka_resp_err_t on_new(
+	rd_kafka_t *client, const rd_kafka_conf_t *conf, void *arg, char *why, size_t size)
+{
+	(void)conf, (void)why, (void)size;
+	return rd_kafka_interceptor_add_on_request_sent(client, "metadata", on_request, arg);
+}
+
 int source_open(const struct handoff *handoff, struct source **out)
 {
 	static const uint64_t one = 1;
@@ -156,6 +181,7 @@ int source_open(const struct handoff *handoff, struct source **out)
 	rd_kafka_conf_set_log_cb(conf, on_log);
 	rd_kafka_conf_set_error_cb(conf, on_error);
 	rd_kafka_conf_set_opaque(conf, source);
+	rd_kafka_conf_interceptor_add_on_new(conf, "metadata", on_new, source);
 	source->client = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof(why));
 	if (!source->client) {
 		log_error("source.refused", "reason=%s hint=\"see kafka.properties\"",
@@ -196,6 +222,7 @@ void source_start(struct source *source, int64_t offset)
 {
 	must(offset >= 0);
 	source_stop(source);
+	source->trusted = atomic_load_explicit(&source->asked, memory_order_acquire);
 	must(rd_kafka_consume_start_queue(
 		     source->topic, source->partition, offset, source->queue) == 0);
 	source->started = true;
@@ -208,6 +235,7 @@ static void drop_batch(struct source *source)
 	for (; i < source->n; i++)
 		rd_kafka_message_destroy(source->batch[i]);
 	source->n = source->next = 0;
+	source->doubt = false;
 }
 
 void source_stop(struct source *source)
@@ -229,7 +257,12 @@ size_t source_fetch(struct source *source, size_t max)
 	n = rd_kafka_consume_batch_queue(
 		source->queue, 0, source->batch, max < SOURCE_BATCH ? max : SOURCE_BATCH);
 	source->n = n > 0 ? (size_t)n : 0;
-	return source->n;
+	/* Looked at after the batch was taken: what is in it was fetched before. */
+	if (atomic_load_explicit(&source->asked, memory_order_acquire) == source->trusted)
+		return source->n;
+	drop_batch(source);
+	source->doubt = true;
+	return 1;
 }
 
 /* What an error entry of the queue means to us. */
@@ -281,6 +314,11 @@ bool source_next(struct source *source, struct source_event *event)
 	const rd_kafka_message_t *message;
 	rd_kafka_timestamp_type_t type;
 
+	*event = (struct source_event){.kind = SOURCE_DOUBT, .offset = -1, .timestamp_ms = -1};
+	if (source->doubt) {
+		source->doubt = false;
+		return true;
+	}
 	if (source->next > 0 && source->next <= source->n)
 		rd_kafka_message_destroy(source->batch[source->next - 1]);
 	if (source->next == source->n) {
@@ -288,7 +326,6 @@ bool source_next(struct source *source, struct source_event *event)
 		return false;
 	}
 	message = source->batch[source->next++];
-	*event = (struct source_event){.offset = -1, .timestamp_ms = -1};
 	if (message->err) { /* before anything else: the payload is a sentence then */
 		event->kind = kind_of(message->err);
 		if (event->kind == SOURCE_END)

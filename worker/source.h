@@ -27,8 +27,10 @@ enum source_kind {
 	SOURCE_OUT_OF_RANGE, /* the log does not hold our offset; nothing more comes until
 				source_start */
 	SOURCE_UNKNOWN,	     /* no such topic or partition, or no right to read it */
-	SOURCE_BAD,	     /* data that cannot be read; the library tries again by itself */
-	SOURCE_ERROR	     /* anything else; the library tries again by itself */
+	SOURCE_DOUBT, /* what follows may be of another log; the rest of the batch is dropped */
+	SOURCE_BAD,   /* data that cannot be read: the library's own position may pass records
+				by then; source_start again from the last good one */
+	SOURCE_ERROR  /* anything else; the library tries again by itself */
 };
 
 struct source_event {
@@ -58,8 +60,16 @@ void source_start(struct source *source, int64_t offset);
 /* Drops what was fetched.  No event of the old position is seen afterwards. */
 void source_stop(struct source *source);
 
-/* Takes a batch off the queue, at most `max` events; only when the last batch is used up.  Returns
- * its size. */
+/*
+ * Takes a batch off the queue, at most `max` events; only when the last batch is used up.  Returns
+ * its size.
+ *
+ * When the client has asked for metadata since source_start, the only event is SOURCE_DOUBT, again
+ * and again until the next source_start.  It asks when its leader is gone or says that it has no
+ * such partition, and every topic.metadata.refresh.interval.ms besides: a topic that was deleted
+ * and created again, or a log that was cut at a change of leader, does not go by without it (P07,
+ * P08).  librdkafka tells of neither when the new log holds our offset: 2.0.2 fetches by name.
+ */
 size_t source_fetch(struct source *source, size_t max);
 
 /* The next event of the batch; false: used up. */

@@ -61,9 +61,10 @@ static void found(struct start *start)
 
 	start->state = START_FOUND;
 	start->due_ns = 0;
-	log_info("start.found", "from=%lld target=%lld log_start=%lld gap=%lld checked=%s",
-		(long long)plan->from, (long long)plan->target, (long long)start->facts.start,
-		(long long)plan->gap, plan->check >= 0 ? "yes" : "no");
+	log_line(start->again ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "start.found",
+		"from=%lld target=%lld log_start=%lld gap=%lld checked=%s", (long long)plan->from,
+		(long long)plan->target, (long long)start->facts.start, (long long)plan->gap,
+		plan->check >= 0 ? "yes" : "no");
 }
 
 /* Carries out what the facts demand now. */
@@ -81,6 +82,11 @@ static void proceed(struct start *start)
 		read_tail(start);
 		break;
 	case PLAN_REBUILD:
+		if (start->plan.gap > 0)
+			log_warn("start.gap",
+				"offsets=%lld next=%lld log_start=%lld action=\"a new store\"",
+				(long long)start->plan.gap, (long long)start->facts.stored,
+				(long long)start->facts.start);
 		start->state = START_REBUILD;
 		break;
 	case PLAN_READ:
@@ -121,9 +127,13 @@ void start_begin(struct start *start, const struct start_store *store, int64_t n
 	start->print = store->print;
 	start->since_ms = plan_since_ms(now_ms, handoff->window_minutes, handoff->replay_margin_s);
 	start->beyond_ns = 0;
-	/* A second beginning so soon: what was found did not hold.  Slower each time. */
-	soon = start->began_ns && ms_since(start->began_ns) < SOON_MS;
+	/* A second beginning so soon, and nothing read since: what was found did not hold.  Slower
+	 * each time. */
+	soon = start->began_ns && ms_since(start->began_ns) < SOON_MS &&
+	       store->next_offset == start->began_at;
 	start->began_ns = host_boot_ns();
+	start->began_at = store->next_offset;
+	start->again = store->again;
 	if (soon) {
 		wait_and_ask(start);
 		return;
@@ -208,6 +218,7 @@ static void tail_event(struct start *start, const struct source_event *event)
 		break;
 	case SOURCE_OUT_OF_RANGE:
 	case SOURCE_UNKNOWN:
+	case SOURCE_DOUBT:
 		source_stop(start->source);
 		wait_and_ask(start);
 		break;
@@ -252,10 +263,11 @@ static void check_event(struct start *start, const struct source_event *event)
 		break;
 	case SOURCE_OUT_OF_RANGE:
 	case SOURCE_UNKNOWN:
+	case SOURCE_DOUBT:
+	case SOURCE_BAD:
 		source_stop(start->source);
 		wait_and_ask(start);
 		break;
-	case SOURCE_BAD:
 	case SOURCE_ERROR:
 		break; /* the library tries again, and we after the stall timeout */
 	}

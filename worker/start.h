@@ -44,6 +44,8 @@ struct start {
 	int64_t since_ms;
 	unsigned question, round, seen;
 	uint64_t began_ns, beyond_ns;
+	int64_t began_at; /* next offset then */
+	bool again;	  /* only to see whether it is still the same log */
 	uint32_t backoff_ms;
 	struct log_limit limit;
 };
@@ -57,6 +59,7 @@ struct start_store {
 	int64_t next_offset; /* -1: nothing to resume */
 	struct usage_fingerprint print;
 	bool never_ready;
+	bool again; /* nothing has failed: it is only to be seen whether the log is still the same */
 };
 
 /* Begins anew.  now_ms: the time to count with. */

@@ -50,8 +50,9 @@ void worker_tell(struct worker *worker, enum control_kind kind);
 
 /* --- worker_read.c ------------------------------------------------------------------------- */
 
-/* Finds out where to start, or where to go on. */
-void worker_locate(struct worker *worker);
+/* Finds out where to start, or where to go on; `again`: nothing has failed, it is only looked whether
+ * the log is still the one that was counted. */
+void worker_locate(struct worker *worker, bool again);
 
 /* A bounded piece of work on what has arrived. */
 void worker_pump(struct worker *worker);

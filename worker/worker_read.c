@@ -3,7 +3,8 @@
  *
  *	LOCATING --found--> REPLAYING --target committed--> LIVE
  *	    ^                   |                            |
- *	    '---- the log does not hold our offset ----------'
+ *	    '-- the log does not hold our offset, or may be -'
+ *	        another one by now
  *
  * Once ready, a worker stays ready for the supervisor: if it has to find its
  * place again, what it has counted so far is still right up to its offset.
@@ -72,15 +73,19 @@ static void go_live(struct worker *worker)
 
 /* --- finding the place --------------------------------------------------------------------- */
 
-void worker_locate(struct worker *worker)
+void worker_locate(struct worker *worker, bool again)
 {
 	struct start_store store = {
 		.next_offset = replay_next(worker->replay),
 		.print = *replay_fingerprint(worker->replay),
 		.never_ready = stats_get(worker->stats, ready_at) == 0,
+		.again = again,
 	};
 
-	worker_enter(worker, PHASE_LOCATING);
+	if (again) /* a matter of milliseconds, and of nobody else: not shown */
+		worker->phase = PHASE_LOCATING;
+	else
+		worker_enter(worker, PHASE_LOCATING);
 	locate_hurry(worker->locate, false);
 	worker->watch_waiting = false;
 	start_begin(&worker->start, &store, now_ms(worker->p.now));
@@ -145,6 +150,8 @@ static bool pump_start(struct worker *worker)
 	for (int fetches = 0; fetches < 2; fetches++) {
 		while (worker->phase == PHASE_LOCATING && source_next(worker->source, &event)) {
 			any = true;
+			if (event.kind == SOURCE_BAD)
+				facts_flag(worker->p.facts, FLAG_BAD_BATCH, true);
 			start_event(&worker->start, &event);
 			if (worker->start.state == START_FOUND ||
 				worker->start.state == START_REBUILD)
@@ -169,7 +176,9 @@ static void after_turn(struct worker *worker, enum replay_result result)
 	if (result == REPLAY_NO_TOPIC)
 		facts_flag(worker->p.facts, FLAG_DEGRADED, true);
 	if (result == REPLAY_NO_TOPIC || result == REPLAY_LOST_PLACE)
-		worker_locate(worker);
+		worker_locate(worker, false);
+	if (result == REPLAY_DOUBT || result == REPLAY_BAD)
+		worker_locate(worker, true);
 	set_due(worker);
 }
 

@@ -40,7 +40,7 @@ stop_tallyd
 is $? 0 'tallyd stops with exit code 0'
 ok 'its workers are gone' gone "$worker"
 ok 'its query process is gone' gone "$query"
-is "$(holders | grep -vx "$BROKER")" '' 'nobody has a file of the run directory open'
+is "$(holders | grep -vxF "$(printf '%s\n' "${BROKER_PIDS[@]}")")" '' 'nobody has a file of the run directory open'
 is "$(state_of 0)" stopped 'the table says stopped'
 like "$(ctl status 2>&1)" 'stopped' 'tallyctl answers all the same, and says so'
 same_as_oracle 'the stores still hold what the log says'

@@ -2,11 +2,8 @@
 # refused with one line that says what to do; SIGHUP reads what can be read again.
 . "$(dirname "$0")/lib.sh"
 
-# A port that is free: a broker has just given it back.
 broker partitions=4
-end "$BROKER"
-port=${BROKERS##*:}
-rm -f "$T/broker.in" "$T/broker.ready"
+broker_end
 
 start_tallyd
 eventually 'without a broker tallyd stays up, and says what it waits for' 'ctl status' 'no_broker' 20
@@ -15,8 +12,7 @@ wait_until http_address '[0-9]'
 is "$(curl -s -o /dev/null -w '%{http_code}' "http://$(http_address)/healthz")" 200 'its query process is healthy meanwhile'
 is "$(curl -s -o /dev/null -w '%{http_code}' "http://$(http_address)/ready")" 503 'but not ready'
 
-spawn broker2 "$B/tally-broker" --port "$port" --die-with-parent=$$ --topic "$TOPIC:4" --ready-file "$T/broker.ready"
-until_true 10 test -s "$T/broker.ready" || bail 'the broker did not come back on its port'
+broker_again
 wait_ready 4
 pass 'when the broker is there, all partitions become ready without a restart'
 

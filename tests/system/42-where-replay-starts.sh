@@ -1,5 +1,6 @@
 # 42-where-replay-starts.sh - every row of the table of where replay starts and ends, with a worker whose
 # look-ups by time are told what to answer: one partition a row.
+# broker: embedded (look-ups of real Kafka: tests/kafka)
 . "$(dirname "$0")/lib.sh"
 
 # A broker that can be replaced by another one which calls itself the same cluster: without random
@@ -10,7 +11,7 @@ replaceable_broker()
 	mkfifo "$T/broker.in"
 	STDIN="$T/broker.in" spawn broker setarch -R "$B/tally-broker" --die-with-parent=$$ --port "${1:-0}" \
 		--topic "$TOPIC:$PARTITIONS" --ready-file "$T/broker.ready"
-	BROKER=$PID
+	BROKER_PIDS=("$PID")
 	until_true 10 test -s "$T/broker.ready" || bail "the broker did not come up: $(tail -n 5 "$T/broker.log")"
 	BROKERS=$(head -n 1 "$T/broker.ready")
 }
@@ -117,7 +118,7 @@ counts 'the counts are those of the log'
 generations=$(fields "$(facts)" partition generation)
 stop_tallyd
 is $? 0 'it stops in order'
-end "$BROKER"
+broker_end
 SEED=$((SEED + 100))
 replaceable_broker "${BROKERS##*:}"
 old 0 100; young 0 200

@@ -12,6 +12,10 @@
 # processes it starts; at its end all of them are gone, and so is $T.  Logs of a failed test are
 # kept under $B/test-logs/NAME.  Conditions are waited for, time never is.  SEED=n repeats a run.
 #
+# BROKER=kafka runs the same on real Apache Kafka (tests/kafka/cluster.sh), BROKER=embedded, the
+# default, on librdkafka's mock cluster.  A test that speaks of one only says so in its second line:
+# "# broker: embedded".
+#
 # The embedded broker's first rebalance can get stuck; then the start is tried again and the output
 # says so.  An assertion is never tried again.
 
@@ -34,6 +38,8 @@ PLANNED=	# set by done_testing
 OWN=()		# pids we started, oldest first
 INSTANCE=a	# the instance that ctl, pid_of ... speak of
 BROKERS= TOPIC=tally PARTITIONS=8
+KIND=${BROKER:-embedded}	# of the broker
+BROKER_PIDS=()
 declare -A TALLYD=()	# instance -> pid
 declare -A CONFIG=()	# instance -> "key=value" lines
 
@@ -174,6 +180,8 @@ cleanup()
 		FAILED=1
 		[ $rc = 255 ] || { logs; echo "not ok $((++COUNT)) - $TEST came to its end (exit $rc)"; echo "1..$COUNT"; }
 	fi
+	# What they would put in order is thrown away anyway.
+	[ "$KIND" = embedded ] || { kill -KILL "${KAFKA_PID[@]}"; wait "${KAFKA_PID[@]}"; } 2>/dev/null
 	for ((i = ${#OWN[@]} - 1; i >= 0; i--)); do
 		mine "${OWN[i]}" && end "${OWN[i]}"
 	done
@@ -196,33 +204,100 @@ trap 'exit 130' INT
 
 # --- the cluster ----------------------------------------------------------------------------------
 
-# broker [partitions=N] [brokers=N] [topic=NAME]
+case $KIND in
+embedded) ;;
+kafka) . tests/kafka/cluster.sh ;;
+*) bail "BROKER=$KIND: must be embedded or kafka" ;;
+esac
+
+# broker [partitions=N] [brokers=N] [topic=NAME] [key=value...]: further ones are the topic's, on Kafka.
 broker()
 {
-	local brokers=1 arg
+	local brokers=1 arg config=()
 	for arg in "$@"; do
 		case $arg in
 		partitions=*) PARTITIONS=${arg#*=} ;;
 		brokers=*) brokers=${arg#*=} ;;
 		topic=*) TOPIC=${arg#*=} ;;
-		*) bail "broker: $arg: no such argument" ;;
+		*) config+=("$arg") ;;
 		esac
 	done
-	mkfifo "$T/broker.in"
-	STDIN="$T/broker.in" spawn broker "$B/tally-broker" --brokers "$brokers" --die-with-parent=$$ \
-		--topic "$TOPIC:$PARTITIONS" --ready-file "$T/broker.ready"
-	BROKER=$PID
+	if [ "$KIND" = kafka ]; then
+		cluster_make "$brokers"
+		cluster_start
+		make_topic "$TOPIC" "$PARTITIONS" "${config[@]}"
+		BROKER_PIDS=("${KAFKA_PID[@]}")
+	else
+		start_embedded --brokers "$brokers"
+	fi
+}
+
+# Fewer than all copies are enough for a commit, so that one broker can be away.
+make_topic()
+{
+	kafka_do create "$1" "$2" "replication=$((KAFKA_COUNT < 3 ? KAFKA_COUNT : 3))" \
+		"min.insync.replicas=$((KAFKA_COUNT < 3 ? 1 : 2))" max.message.bytes=8000000 "${@:3}" ||
+		bail "topic $1 could not be made"
+}
+
+start_embedded()
+{
+	[ -e "$T/broker.in" ] || mkfifo "$T/broker.in"
+	rm -f "$T/broker.ready"
+	STDIN="$T/broker.in" spawn broker "$B/tally-broker" --die-with-parent=$$ \
+		--topic "$TOPIC:$PARTITIONS" --ready-file "$T/broker.ready" "$@"
+	BROKER_PIDS=("$PID")
 	until_true 10 test -s "$T/broker.ready" || bail "the broker did not come up: $(tail -n 5 "$T/broker.log")"
 	BROKERS=$(head -n 1 "$T/broker.ready")
 }
 
-# broker_do COMMAND...: a line for the broker ("down 1"), until it has answered.
+# The brokers die, and come again at the same address.  The embedded one has forgotten all by then.
+broker_end()
+{
+	if [ "$KIND" = kafka ]; then broker_do down; else end "${BROKER_PIDS[0]}"; fi
+}
+broker_again()
+{
+	if [ "$KIND" = kafka ]; then broker_do up; else start_embedded --port "${BROKERS##*:}"; fi
+}
+
+# broker_do COMMAND...: down [N], up [N], rtt MS, topic NAME PARTITIONS, and more of tally-broker's.
 broker_do()
 {
 	local before
+	if [ "$KIND" = kafka ]; then
+		kafka_command "$@"
+		return
+	fi
 	before=$(wc -l <"$T/broker.log")
 	echo "$*" >"$T/broker.in"
 	wait_until "tail -n +$((before + 1)) '$T/broker.log'" '^ok' 10
+}
+
+# short_outage COMMAND: no broker for a second; the command at its end.  Real brokers take longer than
+# that to come up, so they are frozen instead.
+short_outage()
+{
+	if [ "$KIND" = kafka ]; then kill -STOP "${BROKER_PIDS[@]}"; else broker_do down; fi
+	sleep 1
+	eval "$1"
+	if [ "$KIND" = kafka ]; then kill -CONT "${BROKER_PIDS[@]}"; else broker_do up; fi
+}
+
+kafka_command()
+{
+	local id
+	case $1 in
+	down) for id in ${2:-$(brokers_up)}; do kill_broker "$id"; done ;;
+	up)
+		for id in ${2:-$(seq "$KAFKA_COUNT")}; do [ -n "${KAFKA_PID[$id]:-}" ] || start_broker "$id"; done
+		for id in ${2:-$(seq "$KAFKA_COUNT")}; do wait_broker "$id"; done
+		;;
+	topic) make_topic "$2" "$3" ;;
+	rtt) note 'real Kafka: no delay is added' ;;
+	*) bail "broker_do $1: not with real Kafka" ;;
+	esac
+	BROKER_PIDS=("${KAFKA_PID[@]}")
 }
 
 # Writes records: tally-load's options.
@@ -246,19 +321,23 @@ write_config()
 		store.map_size=1GiB query.http_listen=127.0.0.1:0
 	)
 	for kv in "${defaults[@]}" "${@:2}"; do value[${kv%%=*}]=${kv#*=}; done
+	# Sections in any order, but each in one piece; the maps of kafka at the end of its own.
 	for key in $(printf '%s\n' "${!value[@]}" | grep -v '\.') $(printf '%s\n' "${!value[@]}" | grep '\.' |
-		sed 's/^kafka\.properties/kafka.~/' | sort | sed 's/~/properties/'); do
+		sed -E 's/^kafka\.(properties|secret_files)\./kafka.~\1./' | sort | tr -d '~'); do
 		case $key in
-		kafka.properties.*) section=kafka.properties ;;
+		kafka.properties.* | kafka.secret_files.*) section=${key#kafka.} section=kafka.${section%%.*} ;;
 		*.*) section=${key%%.*} ;;
 		*) section= ;;
 		esac
 		if [ "$section" != "$last" ]; then
-			if [ "$section" = kafka.properties ]; then echo '  properties:'; else echo "$section:"; fi
+			case $section in
+			*.*) echo "  ${section#kafka.}:" ;;
+			*) echo "$section:" ;;
+			esac
 			last=$section
 		fi
 		case $section in
-		kafka.properties) echo "    ${key#kafka.properties.}: ${value[$key]}" ;;
+		*.*) echo "    ${key#"$section".}: ${value[$key]}" ;;
 		'') echo "$key: ${value[$key]}" ;;
 		*) echo "  ${key#*.}: ${value[$key]}" ;;
 		esac

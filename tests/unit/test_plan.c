@@ -263,13 +263,20 @@ static void plan_checks_nothing_when_the_record_is_below_the_log_start(void **st
 	assert_reads(&facts, 100, -1, 0);
 }
 
-static void plan_checks_nothing_when_the_store_has_no_fingerprint(void **state)
+static void plan_looks_through_the_log_again_when_no_record_was_ever_delivered(void **state)
 {
 	struct plan_facts facts = resuming(700);
 
 	(void)state;
 	facts.print_offset = -1;
-	assert_reads(&facts, 700, -1, 0);
+	assert_action(&facts, PLAN_ASK);
+	facts.time = TIME_FOUND;
+	facts.time_offset = 300;
+	assert_reads(&facts, 300, -1, 0);
+	facts.time = TIME_NONE;
+	assert_action(&facts, PLAN_TAIL);
+	facts.tail = TAIL_OLD;
+	assert_reads(&facts, 1000, -1, 0);
 }
 
 static void plan_asks_again_for_ten_seconds_then_rebuilds_when_the_log_ends_below(void **state)
@@ -408,7 +415,8 @@ int main(void)
 		cmocka_unit_test(plan_skips_what_is_too_old_when_time_lies_above_the_stored_offset),
 		cmocka_unit_test(plan_does_not_wait_for_time_when_there_is_a_stored_offset),
 		cmocka_unit_test(plan_checks_nothing_when_the_record_is_below_the_log_start),
-		cmocka_unit_test(plan_checks_nothing_when_the_store_has_no_fingerprint),
+		cmocka_unit_test(
+			plan_looks_through_the_log_again_when_no_record_was_ever_delivered),
 		cmocka_unit_test(
 			plan_asks_again_for_ten_seconds_then_rebuilds_when_the_log_ends_below),
 		cmocka_unit_test(plan_rebuilds_when_young_records_are_gone),

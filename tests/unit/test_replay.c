@@ -1,5 +1,6 @@
 /*
- * test_replay.c - what replay does with a store that is full: it waits, sweeps, goes on.
+ * test_replay.c - what replay does with a store that is full: it waits, sweeps, goes on; and with a
+ * log that has holes, or may be another one.
  *
  * The source is made up here: the functions of source.c that replay calls are below.
  * Its hashes come from a seed, which is printed; TALLY_SEED repeats one.
@@ -22,6 +23,7 @@ static struct {
 	uint64_t left, batch; /* records that may be fetched; of the batch in hand */
 	int64_t offset;
 	int64_t timestamp_ms;
+	bool doubt; /* the next batch is this alone */
 	uint8_t value[64];
 } fake;
 
@@ -55,7 +57,7 @@ size_t source_fetch(struct source *source, size_t max)
 {
 	(void)source;
 	fake.batch = fake.left < max ? fake.left : max;
-	return fake.batch;
+	return fake.doubt ? 1 : fake.batch;
 }
 
 bool source_next(struct source *source, struct source_event *event)
@@ -64,6 +66,12 @@ bool source_next(struct source *source, struct source_event *event)
 	uint64_t hash = (spread >> 4) * PARTITIONS + PARTITION;
 
 	(void)source;
+	if (fake.doubt) {
+		fake.doubt = false;
+		fake.batch = 0;
+		*event = (struct source_event){.kind = SOURCE_DOUBT, .offset = -1};
+		return true;
+	}
 	if (fake.batch == 0)
 		return false;
 	fake.batch--;
@@ -261,6 +269,79 @@ static void replay_sweeps_nothing_when_its_lease_is_over(void **state)
 	end(&b);
 }
 
+static uint64_t read_some(struct bench *b, uint64_t records)
+{
+	fake.timestamp_ms = now_ms(&b->now);
+	fake.left = records;
+	(void)replay_turn(b->replay);
+	assert_true(replay_flush(b->replay));
+	return usage_meta(b->usage)->records;
+}
+
+static void replay_counts_nothing_of_what_may_be_another_log(void **state)
+{
+	struct bench b;
+
+	(void)state;
+	start(&b);
+	assert_int_equal(read_some(&b, 10), 10);
+	fake.left = 10;
+	fake.doubt = true;
+	assert_int_equal(replay_turn(b.replay), REPLAY_DOUBT);
+	assert_true(replay_flush(b.replay));
+	assert_int_equal(usage_meta(b.usage)->records, 10);
+	assert_int_equal(replay_next(b.replay), 10);
+	end(&b);
+}
+
+static void replay_keeps_its_target_when_it_begins_again(void **state)
+{
+	struct bench b;
+	struct plan plan = {.action = PLAN_READ, .target = 20};
+
+	(void)state;
+	start(&b);
+	replay_begin(b.replay, &plan);
+	read_some(&b, 10);
+	plan.from = 10;
+	plan.target = 1000; /* a producer that never stops */
+	replay_begin(b.replay, &plan);
+	assert_false(replay_reached(b.replay));
+	read_some(&b, 10);
+	assert_true(replay_reached(b.replay));
+	end(&b);
+}
+
+static void replay_tells_no_gap_when_offsets_hold_no_record(void **state)
+{
+	struct bench b;
+
+	(void)state;
+	start(&b);
+	read_some(&b, 10);
+	fake.offset += 100; /* aborted records and their marker */
+	assert_int_equal(read_some(&b, 10), 20);
+	assert_int_equal(usage_meta(b.usage)->next_offset, 120);
+	assert_int_equal(usage_meta(b.usage)->gaps, 0);
+	end(&b);
+}
+
+static void replay_goes_back_when_nothing_was_ever_delivered(void **state)
+{
+	struct bench b;
+	struct plan plan = {.action = PLAN_READ, .from = 5, .target = 5};
+
+	(void)state;
+	start(&b);
+	replay_begin(b.replay, &plan); /* markers only */
+	assert_int_equal(usage_meta(b.usage)->next_offset, 5);
+	plan.from = 0;
+	replay_begin(b.replay, &plan);
+	assert_int_equal(read_some(&b, 10), 10);
+	assert_int_equal(usage_meta(b.usage)->next_offset, 10);
+	end(&b);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, each_setup)
@@ -268,6 +349,10 @@ int main(void)
 		TEST(replay_goes_on_when_all_that_filled_the_map_has_expired),
 		TEST(replay_goes_on_when_it_is_live),
 		TEST(replay_sweeps_nothing_when_its_lease_is_over),
+		TEST(replay_counts_nothing_of_what_may_be_another_log),
+		TEST(replay_keeps_its_target_when_it_begins_again),
+		TEST(replay_tells_no_gap_when_offsets_hold_no_record),
+		TEST(replay_goes_back_when_nothing_was_ever_delivered),
 	};
 
 	seed = schedule_seed();
