@@ -173,6 +173,19 @@ $B/variants/lookups/tally-worker: $(call obj,worker) $B/tests/fake/lookups.o $B/
 	@mkdir -p $(@D)
 	$(call link,$(LD.test_locate) $(LIBS.worker))
 
+# The same objects with a newer librdkafka, found at run time (tests/kafka/librdkafka.sh).
+NEWEST = -Wl,--disable-new-dtags,-rpath,$(shell tests/kafka/librdkafka.sh)
+newest: $(addprefix $B/variants/newest/,tallyd tally-worker tally-queryd)
+$B/variants/newest/tallyd: $(call obj,supervisor) $B/libshm.a
+	@mkdir -p $(@D)
+	$(call link,$(NEWEST) $(LIBS.supervisor))
+$B/variants/newest/tally-worker: $(call obj,worker) $B/libshm.a
+	@mkdir -p $(@D)
+	$(call link,$(NEWEST) $(LIBS.worker))
+$B/variants/newest/tally-queryd: $B/tally-queryd
+	ln -sf ../../tally-queryd $@
+.PHONY: newest
+
 # --- checks --------------------------------------------------------------------------------------
 
 check: deps kafka-deps
@@ -211,7 +224,8 @@ system: all test-programs
 KAFKA_TESTS ?= $(sort $(wildcard tests/kafka/[0-9]*.sh)) \
 	$(shell grep -L '^# broker: embedded' $(sort $(wildcard tests/system/[0-9]*.sh)))
 check-kafka: all test-programs
-	@if why=$$(tests/kafka/fetch.sh 2>&1 >/dev/null); then BROKER=kafka $(PROVE) $(KAFKA_TESTS); \
+	@if why=$$(tests/kafka/fetch.sh 2>&1 >/dev/null && tests/kafka/librdkafka.sh 2>&1 >/dev/null); then \
+		$(MAKE) --no-print-directory newest && BROKER=kafka $(PROVE) $(KAFKA_TESTS); \
 	elif [ -n "$$CI" ]; then echo "check-kafka: not skipped in CI: $$why" >&2; exit 1; \
 	else echo "check-kafka: SKIPPED: $$why"; fi
 kafka: kafka-deps all test-programs

@@ -10,6 +10,11 @@
  * meant, and texts are cut and cleaned.  A table that was replaced is found
  * at the start of the next call.
  *
+ * The number of partitions can change: then every stream is routed anew, and
+ * every partition gets a new generation.  The number is read once a call; a
+ * store is read only when it was made for that number, and the answer holds
+ * only while the table still says it.
+ *
  * Runs in: every reader.  Blocks in: opening files.
  */
 #include <errno.h>
@@ -117,6 +122,13 @@ static int attach(struct tally *tally)
 	return err == ERR_NOT_FOUND && tally->attached_once ? ERR_STALE : err;
 }
 
+/* As the table says now. */
+static uint32_t read_partitions(const struct tally *tally)
+{
+	uint32_t n = atomic_load_explicit(&tally->table.head->partitions, memory_order_acquire);
+	return n < tally->slots ? n : tally->slots;
+}
+
 int client_enter(struct tally *tally)
 {
 	int err = 0;
@@ -125,6 +137,7 @@ int client_enter(struct tally *tally)
 		return ERR_INVALID;
 	if (!tally->attached || table_replaced(tally->dirfd, &tally->table))
 		err = attach(tally);
+	tally->partitions = err ? 0 : read_partitions(tally);
 	now_of(tally);
 	return err;
 }
@@ -185,8 +198,7 @@ int64_t tally_now_ms(struct tally *tally)
 
 uint32_t client_partitions(const struct tally *tally)
 {
-	uint32_t n = atomic_load_explicit(&tally->table.head->partitions, memory_order_acquire);
-	return n < tally->slots ? n : tally->slots;
+	return tally->partitions;
 }
 
 bool client_usable(const struct tally *tally, struct client_stand *stand)
@@ -218,7 +230,8 @@ int tally_still_valid(struct tally *tally)
 		if (!client_usable(tally, &now) || (tally->stands[i].ready && !now.ready))
 			return 0;
 	}
-	return 1;
+	/* After the words: what was published under another number is seen by then. */
+	return read_partitions(tally) == tally->partitions;
 }
 
 /* A store that is not the one the word names is not read, however it came to be there. */
@@ -234,7 +247,8 @@ static int check_identity(
 		return err == ERR_NOT_FOUND ? ERR_NOT_READY : err;
 	const struct usage_identity *id = &meta.identity;
 	bool same = id->format == USAGE_FORMAT && id->partition == partition &&
-		    id->generation == generation && id->window_minutes == tally->window &&
+		    id->partitions == tally->partitions && id->generation == generation &&
+		    id->window_minutes == tally->window &&
 		    !memcmp(id->boot_id, tally->table.head->boot_id, sizeof id->boot_id);
 	return same ? 0 : ERR_IDENTITY;
 }
@@ -244,7 +258,7 @@ static int part_store(
 {
 	struct client_part *part = &tally->parts[partition];
 	char name[TABLE_DIR_NAME_SIZE];
-	if (part->env && part->generation != generation)
+	if (part->env && (part->generation != generation || part->partitions != tally->partitions))
 		client_env_release(&part->env);
 	if (!part->env) {
 		table_dir_name(name, partition, generation);
@@ -257,6 +271,7 @@ static int part_store(
 			return err == ERR_NOT_FOUND ? ERR_NOT_READY : err;
 		}
 		part->generation = generation;
+		part->partitions = tally->partitions;
 	}
 	*store = client_env_store(part->env);
 	return 0;

@@ -20,6 +20,7 @@
 
 #include "shm/client_private.h"
 #include "shm/err.h"
+#include "shm/handoff.h"
 #include "shm/stats.h"
 
 _Static_assert(TALLY_SKIP_REASONS == SKIP_REASONS, "public copy");
@@ -73,6 +74,7 @@ int tally_instance(struct tally *tally, struct tally_instance *out)
 	put_word(out->group_state, sizeof out->group_state,
 		group_state_word((enum group_state)LOAD(group_state)));
 	out->partitions = client_partitions(tally);
+	out->topic_partitions = LOAD(topic_partitions);
 	count_slots(tally, out);
 	out->window_minutes = tally->window;
 	out->rate_minutes = tally->rate;
@@ -98,6 +100,10 @@ static void describe_death(const struct table_entry *entry, struct tally_partiti
 	const char *word = NULL;
 	switch (entry->death) {
 	case DEATH_EXIT:
+		if (entry->death_code == EXIT_LIBRARY) {
+			put_word(to, size, "assertion in librdkafka");
+			return;
+		}
 		snprintf(to, size, "exit code %" PRId32, entry->death_code);
 		return;
 	case DEATH_SIGNAL:

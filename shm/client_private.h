@@ -50,6 +50,7 @@ unsigned client_env_count(void);
 struct client_part {
 	struct client_env *env;
 	uint64_t generation;
+	uint32_t partitions; /* the routing it was checked against */
 };
 
 /* What an answer stands on: this word of this partition. */
@@ -68,8 +69,9 @@ struct tally {
 	struct table table;
 	/* Copied from the table's head once they have been checked. */
 	uint32_t slots, window, rate;
-	void *row;	/* window_row_size(window) bytes */
-	int64_t now_ms; /* of this call; never falls */
+	uint32_t partitions; /* the routing of this call: a stream belongs to hash % partitions */
+	void *row;	     /* window_row_size(window) bytes */
+	int64_t now_ms;	     /* of this call; never falls */
 	uint32_t n_stands;
 	struct client_stand stands[TABLE_CAPACITY];
 	struct client_part parts[TABLE_CAPACITY];
@@ -118,7 +120,7 @@ int client_scan(struct tally *tally, const struct client_scan *scan, struct tall
 bool client_next_row(
 	struct client_visit *visit, uint32_t tenant, int *policy, struct window_row *row);
 
-/* Partitions of the topic that this table can name. */
+/* Partitions of the routing that this table can name: the same all through a call. */
 uint32_t client_partitions(const struct tally *tally);
 
 /* Ready right now by the rule of table.h, or readable because of TALLY_STALE_OK. */

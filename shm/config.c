@@ -21,9 +21,7 @@
 #include "shm/check.h"
 #include "shm/err.h"
 
-#define FILE_SIZE_MAX	  (1 << 20)
-#define PROPERTY_NAME_MAX 128
-#define PROPERTY_SIZE_MAX (32 * 1024) /* a chain of certificates fits */
+#define FILE_SIZE_MAX (1 << 20)
 
 /* --- options --------------------------------------------------------------------------------- */
 
@@ -43,79 +41,6 @@ static int fail_unknown(
 		"no such option; tallyd --print-config shows all that there are");
 }
 
-/* The name only as far as it is one: the rest may be a secret in a wrong place. */
-static int check_property(struct config_reader *r, const char *key, unsigned line)
-{
-	const struct config *config = r->config;
-	const char *refused = config_property_refused(key);
-	size_t legal = strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789._-");
-	char name[CONFIG_VALUE_SIZE];
-
-	snprintf(name, sizeof(name), "kafka.properties: %.*s", legal < 64 ? (int)legal : 64, key);
-	if (refused)
-		return config_fail(&r->source, line, name, "%s", refused);
-	if (legal == 0 || key[legal] || legal > PROPERTY_NAME_MAX)
-		return config_fail(&r->source, line, name,
-			"is not the name of a property; they are made of small letters, digits and "
-			". _ -");
-	for (uint32_t i = 0; i < config->n_properties; i++) {
-		if (strcmp(config->properties[i].name, key) == 0)
-			return config_fail(&r->source, line, name, "is given twice; take one out");
-	}
-	if (config->n_properties == CONFIG_PROPERTIES_MAX)
-		return config_fail(&r->source, line, name,
-			"is one too many; at most %d are allowed", CONFIG_PROPERTIES_MAX);
-	return 0;
-}
-
-/* Takes `key`, whose value comes next; no message shows a value. */
-static int add_property(struct config_reader *r, char *key, unsigned line)
-{
-	struct config_property *property = &r->config->properties[r->config->n_properties];
-	char name[CONFIG_VALUE_SIZE];
-	const char *value;
-	int err = check_property(r, key, line);
-
-	snprintf(name, sizeof(name), "kafka.properties: %.64s", key);
-	if (!err)
-		err = config_yaml_next(r);
-	if (!err)
-		err = config_yaml_scalar(
-			r, name, "the property's value, in quotes if need be", &value);
-	if (!err && strlen(value) > PROPERTY_SIZE_MAX)
-		err = config_fail(&r->source, line, name,
-			"is too long; at most %d bytes are allowed", PROPERTY_SIZE_MAX);
-	if (!err) {
-		*property = (struct config_property){.name = key, .value = strdup(value)};
-		if (!property->value)
-			err = config_fail(&r->source, 0, NULL, "out of memory while reading it");
-	}
-	if (err)
-		free(key);
-	else
-		r->config->n_properties++;
-	return err;
-}
-
-/* The value in hand is the map of properties. */
-static int read_properties(struct config_reader *r, const char *name)
-{
-	char *key;
-	int err;
-
-	if (config_yaml_null(r))
-		return 0;
-	if (r->event.type != YAML_MAPPING_START_EVENT)
-		return config_fail(&r->source, config_yaml_line(r), name,
-			"must be a map; write each property on a line of its own, as name: value");
-	while ((err = config_yaml_key(r, &key)) == 0 && key) {
-		err = add_property(r, key, config_yaml_line(r));
-		if (err)
-			break;
-	}
-	return err;
-}
-
 static int read_option(struct config_reader *r, const struct config_option *option, unsigned line)
 {
 	char name[CONFIG_VALUE_SIZE], kind[CONFIG_VALUE_SIZE], why[CONFIG_WHY_SIZE];
@@ -131,8 +56,8 @@ static int read_option(struct config_reader *r, const struct config_option *opti
 	err = config_yaml_next(r);
 	if (err)
 		return err;
-	if (option->type == CONFIG_PROPERTIES)
-		return read_properties(r, name);
+	if (config_is_map(option->type))
+		return config_map_read(r, option);
 	err = config_yaml_scalar(r, name, config_value_kind(option, kind), &text);
 	if (err)
 		return err;
@@ -258,13 +183,8 @@ static int fail_file(const char *path, struct config_error *error, const char *w
  */
 static int read_text(int fd, const char *path, char **text, size_t *len, struct config_error *error)
 {
-	struct stat st;
 	ssize_t n = 1;
 
-	if (fstat(fd, &st) < 0)
-		return fail_file(path, error, strerror(errno), err_from_errno(errno));
-	if (!S_ISREG(st.st_mode))
-		return fail_file(path, error, "is not a regular file", ERR_INVALID);
 	*text = malloc(FILE_SIZE_MAX + 1);
 	if (!*text)
 		return fail_file(path, error, "out of memory while reading it", ERR_NOMEM);
@@ -287,6 +207,7 @@ int config_load(const char *path, struct config *config, struct config_error *er
 {
 	/* NONBLOCK: a FIFO must not hang us before it is refused. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct stat st = {0};
 	char *text = NULL;
 	size_t len = 0;
 	int err;
@@ -294,10 +215,17 @@ int config_load(const char *path, struct config *config, struct config_error *er
 	config_defaults(config);
 	if (fd < 0)
 		return fail_file(path, error, strerror(errno), err_from_errno(errno));
-	err = read_text(fd, path, &text, &len, error);
+	if (fstat(fd, &st) < 0)
+		err = fail_file(path, error, strerror(errno), err_from_errno(errno));
+	else if (!S_ISREG(st.st_mode))
+		err = fail_file(path, error, "is not a regular file", ERR_INVALID);
+	else
+		err = read_text(fd, path, &text, &len, error);
 	close(fd);
 	if (!err)
 		err = config_parse(path, text, len, config, error);
+	if (!err)
+		config->mode = st.st_mode & 07777;
 	if (text)
 		explicit_bzero(text, len);
 	free(text);
@@ -313,7 +241,7 @@ void config_defaults(struct config *config)
 	for (size_t i = 0; i < n; i++) {
 		char why[CONFIG_WHY_SIZE];
 
-		if (options[i].preset && options[i].type != CONFIG_PROPERTIES)
+		if (options[i].preset && !config_is_map(options[i].type))
 			must(config_value_set(&options[i], options[i].preset, config, why) == 0);
 	}
 }
@@ -321,10 +249,14 @@ void config_defaults(struct config *config)
 void config_free(struct config *config)
 {
 	for (uint32_t i = 0; i < config->n_properties; i++) {
-		free(config->properties[i].name);
-		explicit_bzero(config->properties[i].value, strlen(config->properties[i].value));
-		free(config->properties[i].value);
+		struct config_property *property = &config->properties[i];
+
+		if (property->value)
+			explicit_bzero(property->value, strlen(property->value));
+		free(property->value);
+		free(property->name);
+		free(property->path);
 	}
 	memset(config->properties, 0, sizeof(config->properties));
-	config->n_properties = 0;
+	config->n_properties = config->n_secret_files = 0;
 }

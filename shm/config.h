@@ -23,6 +23,8 @@
 
 struct config_property {
 	char *name, *value;
+	char *path; /* the file that the value is in; value = NULL until it is read.  NULL: none */
+	unsigned mode; /* of that file */
 };
 
 struct config {
@@ -42,8 +44,11 @@ struct config {
 	uint32_t heartbeat_interval_ms;		  /* kafka.heartbeat_interval */
 	uint32_t max_poll_interval_ms;		  /* kafka.max_poll_interval */
 	bool read_uncommitted; /* kafka.isolation: read_committed | read_uncommitted */
-	struct config_property properties[CONFIG_PROPERTIES_MAX]; /* kafka.properties: map */
+	/* kafka.properties and kafka.secret_files */
+	struct config_property properties[CONFIG_PROPERTIES_MAX];
 	uint32_t n_properties;
+	uint32_t n_secret_files; /* so many of them have a path */
+	unsigned mode;		 /* of the file that all this was read from; 0 = from memory */
 
 	uint32_t active_window_ms; /* window.active: whole minutes */
 	uint32_t rate_window_ms;   /* window.rate: whole minutes, at most 5 */
@@ -99,10 +104,35 @@ int config_load(const char *path, struct config *config, struct config_error *er
 int config_parse(const char *name, const char *text, size_t len, struct config *config,
 	struct config_error *error);
 
+/* Wipes and frees the properties; the rest stays as it is. */
 void config_free(struct config *config);
 
 /* The value of this librdkafka property must not be logged or shown. */
 bool config_property_secret(const char *name);
+
+/*
+ * The values of kafka.secret_files.  config_load does not read them: the query
+ * process has no use for them.  `load` reads all or none, `swap` puts them into
+ * the configuration and what was there into *secrets, `free` wipes.
+ */
+struct config_secrets {
+	struct {
+		char *value;
+		unsigned mode;
+	} of[CONFIG_PROPERTIES_MAX];
+	uint32_t n;
+};
+int config_secrets_load(const char *config_path, const struct config *config,
+	struct config_secrets *secrets, struct config_error *error);
+void config_secrets_swap(struct config *config, struct config_secrets *secrets);
+void config_secrets_free(struct config_secrets *secrets);
+
+/* The same as config_property_secret, or given by kafka.secret_files. */
+bool config_hides(const struct config *config, const char *name);
+
+/* Calls `say` for each file with a secret that every user may read or write. */
+void config_exposed(const char *config_path, const struct config *config,
+	void (*say)(const char *path, unsigned mode, const char *property));
 
 /*
  * Takes a listen address apart: "127.0.0.1:3100", "[::1]:3100", "localhost:0".

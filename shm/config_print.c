@@ -52,7 +52,7 @@ static void print_option(FILE *out, const char *indent, const struct config_opti
 		preset ? "" : " Required.", preset && *preset ? " Default: " : "",
 		preset && *preset ? preset : "");
 	print_prose(out, indent, line);
-	if (option->type == CONFIG_PROPERTIES)
+	if (config_is_map(option->type))
 		print_map(out, indent, option);
 	else if (!preset)
 		fprintf(out, "%s%s: %s\n", indent, option->key, option->example);

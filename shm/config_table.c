@@ -29,7 +29,7 @@ static const char *const assignors[] = {"cooperative-sticky", "range", "roundrob
 static const char *const isolations[] = {"read_committed", "read_uncommitted", NULL};
 static const char *const failures[] = {"retry", "ready", NULL};
 
-static const char *check_absolute(const char *text)
+const char *config_path_wrong(const char *text)
 {
 	if (text[0] != '/')
 		return "must be an absolute path, one that starts with /";
@@ -44,7 +44,7 @@ static const char *check_directory(const char *text)
 {
 	if (text[0] == '/' && text[strspn(text, "/")] == '\0')
 		return "must not be the root directory; name one for Tally alone, like /run/tally";
-	return check_absolute(text);
+	return config_path_wrong(text);
 }
 
 static const char *check_program(const char *text)
@@ -53,7 +53,7 @@ static const char *check_program(const char *text)
 
 	if (len > 0 && text[len - 1] == '/')
 		return "must be a program, not a directory";
-	return len ? check_absolute(text) : NULL;
+	return len ? config_path_wrong(text) : NULL;
 }
 
 static const char *check_kafka_name(const char *text)
@@ -165,11 +165,17 @@ static const struct config_option options[] = {
 	  .preset = "read_committed", .prose = "Which records of transactional producers count." },
 	{ "kafka", "properties", CONFIG_PROPERTIES, AT_TEXT(properties), 0, CONFIG_PROPERTIES_MAX,
 	  .preset = "", .example =
-	  "security.protocol: sasl_ssl\nsasl.mechanism: SCRAM-SHA-512\nsasl.username: tally\n"
-	  "sasl.password: change-me", .prose =
+	  "security.protocol: sasl_ssl\nsasl.mechanism: SCRAM-SHA-512\nsasl.username: tally", .prose =
 	  "Any other property of librdkafka, as name: value. Those that Tally decides itself are "
-	  "refused, with the option to use instead. A file with passwords should be readable by "
-	  "Tally's user only." },
+	  "refused, with the option to use instead. Passwords and keys are better off in "
+	  "kafka.secret_files." },
+	{ "kafka", "secret_files", CONFIG_SECRET_FILES, AT(n_secret_files, uint32_t), 0,
+	  CONFIG_PROPERTIES_MAX, .preset = "", .example =
+	  "sasl.password: /etc/tally/sasl.password\n"
+	  "ssl.key.pem: /run/credentials/tally.service/kafka.key", .prose =
+	  "Properties of librdkafka whose value is the content of a file, without a newline at its "
+	  "end: at most 64 KiB, readable by Tally's user and by nobody else. A credential of systemd "
+	  "(LoadCredential=) is such a file. Read again on SIGHUP, for workers that start afterwards." },
 
 /* --- window ---------------------------------------------------------------------------------- */
 	{ "window", "active", CONFIG_DURATION, AT(active_window_ms, uint32_t), MINUTE, 7 * DAY,

@@ -6,6 +6,8 @@
  *	config_rules.c   what several options must fulfil together
  *	config_print.c   rows -> sample file
  *	config_property.c  librdkafka properties: refused, secret
+ *	config_map.c     the maps of them
+ *	config_secret.c  the files that their values are in
  *	config_message.c the line for a mistake
  *	config_yaml.c    libyaml, made plain (config_yaml.h)
  *	config.c         file -> rows -> struct config
@@ -23,15 +25,21 @@
 #define CONFIG_WHY_SIZE	    320
 
 enum config_type {
-	CONFIG_TEXT,	  /* char[]: min..max bytes */
-	CONFIG_LISTEN,	  /* char[]: host:port */
-	CONFIG_BOOL,	  /* bool; with words: which of the two */
-	CONFIG_NUMBER,	  /* uint32_t; with words: which of them */
-	CONFIG_DURATION,  /* uint32_t, ms */
-	CONFIG_SHIFT,	  /* int64_t, ms, may be negative */
-	CONFIG_BYTES,	  /* uint64_t */
-	CONFIG_PROPERTIES /* the map */
+	CONFIG_TEXT,	    /* char[]: min..max bytes */
+	CONFIG_LISTEN,	    /* char[]: host:port */
+	CONFIG_BOOL,	    /* bool; with words: which of the two */
+	CONFIG_NUMBER,	    /* uint32_t; with words: which of them */
+	CONFIG_DURATION,    /* uint32_t, ms */
+	CONFIG_SHIFT,	    /* int64_t, ms, may be negative */
+	CONFIG_BYTES,	    /* uint64_t */
+	CONFIG_PROPERTIES,  /* a map: property of librdkafka -> value */
+	CONFIG_SECRET_FILES /* a map: property of librdkafka -> file that has the value */
 };
+
+static inline bool config_is_map(enum config_type type)
+{
+	return type >= CONFIG_PROPERTIES;
+}
 
 struct config_option {
 	const char *section, *key; /* section "" = top level */
@@ -68,7 +76,10 @@ const char *config_nearest(const char *section, const char *key, char buf[CONFIG
 /* Why a librdkafka property must not be given, and what to do instead; NULL: it may. */
 const char *config_property_refused(const char *name);
 
-/* Sets a field (not of PROPERTIES).  ERR_INVALID with the reason in `why`. */
+/* An absolute path without ".."; else what is wrong and what to write. */
+const char *config_path_wrong(const char *text);
+
+/* Sets a field (not a map).  ERR_INVALID with the reason in `why`. */
 int config_value_set(const struct config_option *option, const char *text, struct config *config,
 	char why[CONFIG_WHY_SIZE]);
 

@@ -86,6 +86,8 @@ const char *config_value_kind(const struct config_option *option, char buf[CONFI
 		plain = "true or false";
 	else if (option->type == CONFIG_PROPERTIES)
 		plain = "a map of name: value";
+	else if (option->type == CONFIG_SECRET_FILES)
+		plain = "a map of name: path";
 	if (plain) {
 		snprintf(buf, CONFIG_VALUE_SIZE, "%s", plain);
 		return buf;

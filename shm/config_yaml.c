@@ -24,9 +24,25 @@ int config_yaml_open(struct config_reader *r)
 	return 0;
 }
 
+static void wipe(void *from, const void *to)
+{
+	if (from)
+		explicit_bzero(from, (size_t)((const char *)to - (char *)from));
+}
+
+/* A value may be a password. */
+static void drop_event(struct config_reader *r)
+{
+	if (r->event.type == YAML_SCALAR_EVENT)
+		explicit_bzero(r->event.data.scalar.value, r->event.data.scalar.length);
+	yaml_event_delete(&r->event);
+}
+
 void config_yaml_close(struct config_reader *r)
 {
-	yaml_event_delete(&r->event);
+	drop_event(r);
+	wipe(r->yaml.raw_buffer.start, r->yaml.raw_buffer.end);
+	wipe(r->yaml.buffer.start, r->yaml.buffer.end);
 	yaml_parser_delete(&r->yaml);
 }
 
@@ -99,7 +115,7 @@ static int refuse_cleverness(struct config_reader *r)
 
 int config_yaml_next(struct config_reader *r)
 {
-	yaml_event_delete(&r->event);
+	drop_event(r);
 	if (!yaml_parser_parse(&r->yaml, &r->event))
 		return fail_syntax(r);
 	return refuse_cleverness(r);

@@ -46,4 +46,7 @@ int config_yaml_scalar(
  */
 int config_yaml_key(struct config_reader *r, char **key);
 
+/* The value in hand is the map of this option (config_map.c). */
+int config_map_read(struct config_reader *r, const struct config_option *option);
+
 #endif

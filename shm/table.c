@@ -54,6 +54,9 @@ static const char *const group_words[GROUP_STATES] = {
 	[GROUP_LOST] = "lost",
 	[GROUP_FENCED] = "fenced",
 	[GROUP_STOPPED] = "stopped",
+	[GROUP_LOGIN_REFUSED] = "login_refused",
+	[GROUP_TLS_FAILED] = "tls_failed",
+	[GROUP_NOT_ALLOWED] = "not_allowed",
 };
 
 const char *part_state_word(enum part_state state)

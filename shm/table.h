@@ -12,6 +12,10 @@
  * *and* the table is not retired.  A frozen supervisor must not leave its
  * readers answering.
  *
+ * The number of partitions changes only while no word is ready; the ready words
+ * that follow name stores that were made for the new number.  A reader takes
+ * the number first, then words, and looks at the number once more in the end.
+ *
  * The file is replaced, never resized; the old one is marked retired and all
  * its words PART_FREE before the new one is renamed into place.
  */
@@ -68,6 +72,9 @@ enum group_state {
 	GROUP_LOST,
 	GROUP_FENCED,
 	GROUP_STOPPED,
+	GROUP_LOGIN_REFUSED, /* brokers answer, and do not let us in: password, mechanism */
+	GROUP_TLS_FAILED,    /* no TLS connection: certificates, or security.protocol */
+	GROUP_NOT_ALLOWED,   /* an ACL is missing, for the topic or the group */
 	GROUP_STATES
 };
 const char *group_state_word(enum group_state state);
@@ -125,7 +132,7 @@ struct table_head {
 	_Alignas(64) _Atomic uint64_t heartbeat; /* CLOCK_BOOTTIME ns, once a second */
 	_Atomic int64_t
 		clock_offset_ms;     /* added to wall time by every process: for tests and drills */
-	_Atomic uint32_t partitions; /* of the topic; 0 = not known yet */
+	_Atomic uint32_t partitions; /* a stream belongs to hash % partitions; 0 = not known yet */
 	_Atomic uint32_t retired;    /* 1: another table has taken this one's place */
 	_Atomic uint32_t group_state; /* enum group_state */
 	_Atomic uint32_t stopped;     /* 1: the supervisor has stopped in order */
@@ -134,6 +141,8 @@ struct table_head {
 	_Atomic uint64_t limits_version;
 	_Atomic uint64_t rebalances; /* assignments received */
 	_Atomic uint64_t lost_events;
+	_Atomic uint32_t
+		topic_partitions; /* that the topic has: others when kafka.partitions is set */
 };
 
 /* Slots start on their own page, after the head. */

@@ -100,9 +100,10 @@ struct tally_instance {
 	char topic[256], group[256], zone[64], instance[64];
 	char group_state
 		[24]; /* "member", "joining", "no_broker", "no_topic", "lost", "stopped", ... */
-	uint32_t partitions; /* of the topic; 0 = not known yet */
-	uint32_t owned;	     /* slots that are not free */
-	uint32_t ready;	     /* of those, ready right now */
+	uint32_t partitions;	   /* a stream belongs to hash % partitions; 0 = not known yet */
+	uint32_t topic_partitions; /* that the topic has; others when kafka.partitions says so */
+	uint32_t owned;		   /* slots that are not free */
+	uint32_t ready;		   /* of those, ready right now */
 	uint32_t window_minutes, rate_minutes;
 	uint32_t supervisor_pid, query_pid, query_restarts;
 	uint64_t rebalances, lost_events; /* assignments received; losses of membership */
@@ -164,7 +165,7 @@ int tally_partition(struct tally *tally, uint32_t partition, struct tally_partit
 
 /* Which partitions an answer stands on. */
 struct tally_basis {
-	uint32_t partitions; /* of the topic */
+	uint32_t partitions; /* a stream belongs to hash % partitions */
 	uint32_t owned;
 	uint32_t answered; /* partitions that were ready (or, with STALE_OK, readable) */
 	int complete;	   /* answered == owned, and owned > 0 */
@@ -236,7 +237,8 @@ int tally_stream(struct tally *tally, const char *tenant, uint64_t hash, struct 
  * passed over: see basis.  TALLY_ENOTFOUND: a whole listing in one call, and no
  * partition has heard of the tenant.  Streams seen for the first time while it
  * goes on may be missed; none that is there all the time is, and none comes twice
- * (unless a partition gets a new generation meanwhile).
+ * (unless a partition gets a new generation meanwhile, as all do when the topic
+ * gets another number of partitions).
  */
 struct tally_cursor {
 	uint32_t partition;

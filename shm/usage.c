@@ -63,6 +63,7 @@ static bool same_log(const struct usage_identity *have, const struct usage_ident
 	return cluster && have->format == want->format && have->partition == want->partition &&
 	       have->partitions == want->partitions &&
 	       have->window_minutes == want->window_minutes &&
+	       have->read_uncommitted == want->read_uncommitted &&
 	       have->generation == want->generation &&
 	       strncmp(have->topic, want->topic, sizeof(have->topic)) == 0;
 }

@@ -35,7 +35,7 @@
 #include "shm/store.h"
 #include "shm/window.h"
 
-#define USAGE_FORMAT		   1
+#define USAGE_FORMAT		   2
 #define USAGE_BLOCK_SLOTS	   84
 #define USAGE_POLICIES_MAX	   1024 /* per tenant, the default one included; more fall into it */
 #define USAGE_NAME_SIZE		   256
@@ -74,6 +74,7 @@ struct usage_identity {
 	uint32_t format; /* USAGE_FORMAT */
 	uint32_t partition, partitions;
 	uint32_t window_minutes;
+	uint32_t read_uncommitted; /* aborted records were counted, too */
 	uint64_t generation;
 	uint8_t boot_id[HOST_BOOT_ID_SIZE];
 	char cluster[64]; /* Kafka cluster id; "" = not known when it was made: matches any */
@@ -122,7 +123,7 @@ struct usage_options {
 /*
  * Opens or creates.  A new store is initialised (identity, incarnation) in its
  * first commit, inside this call.  ERR_IDENTITY when it belongs to another log
- * (format, partition(s), window, generation, topic, cluster), with *boot_differs
+ * (format, partition(s), window, isolation, generation, topic, cluster), with *boot_differs
  * set when the boot id is what differs; ERR_CORRUPT; errors of store_open_writer.
  */
 int usage_open(const struct usage_options *options, struct usage **out, bool *boot_differs);

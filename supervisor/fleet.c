@@ -23,6 +23,8 @@
 
 #define STARTS_PER_TURN 8
 #define PUMP_S		0.05
+/* Ticks.  librdkafka's assignor keeps what has gone with a topic that was made anew: no end of it. */
+#define ASKS_WHILE_HELD 30
 #define FROZEN_NS	UINT64_C(2000000000) /* at least two ticks missed */
 
 /* ------------------------------------------------------------------------- events */
@@ -89,6 +91,11 @@ static unsigned count_tokens(const struct fleet *fleet)
 	return n;
 }
 
+static bool wants_start(const struct part *part)
+{
+	return part->life == LIFE_QUEUED && !part_is_beyond(part);
+}
+
 /* Returns whether anything is left waiting. */
 static bool start_some(struct fleet *fleet)
 {
@@ -97,7 +104,7 @@ static bool start_some(struct fleet *fleet)
 	bool waiting = false;
 	for (uint32_t p = 0; p < TABLE_CAPACITY; p++) {
 		struct part *part = &fleet->parts[p];
-		if (part->life != LIFE_QUEUED)
+		if (!wants_start(part))
 			continue;
 		if (started < STARTS_PER_TURN && tokens < fleet->opt.config->replay_concurrency &&
 			now >= part->not_before) {
@@ -105,7 +112,7 @@ static bool start_some(struct fleet *fleet)
 			started++;
 			tokens++;
 		}
-		waiting |= part->life == LIFE_QUEUED;
+		waiting |= wants_start(part);
 	}
 	return waiting;
 }
@@ -136,7 +143,7 @@ void fleet_changed(struct fleet *fleet)
 	if (fleet->stopping || ev_is_active(&fleet->pump))
 		return;
 	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
-		if (fleet->parts[p].life == LIFE_QUEUED) {
+		if (wants_start(&fleet->parts[p])) {
 			ev_timer_set(&fleet->pump, 0., PUMP_S);
 			ev_timer_start(fleet->opt.loop, &fleet->pump);
 			return;
@@ -145,26 +152,102 @@ void fleet_changed(struct fleet *fleet)
 
 /* ------------------------------------------------------------------- from the group */
 
-void fleet_partitions(struct fleet *fleet, uint32_t partitions)
+/* The one place where it changes: what is logged after this was done under it. */
+static void set_routing(struct fleet *fleet, uint32_t partitions)
 {
-	if (fleet->partitions && fleet->partitions != partitions) {
-		log_error("topic.partitions_changed",
-			"from=%u to=%u action=\"new ones are not served; restart tallyd when all "
-			"producers use the new count\"",
-			fleet->partitions, partitions);
-		return;
-	}
+	uint32_t before = fleet->partitions;
 	fleet->partitions = partitions;
 	atomic_store(&table_head_mut(fleet->opt.table)->partitions, partitions);
-	log_info("topic.found", "topic=%s partitions=%u", fleet->opt.config->topic, partitions);
+	if (before)
+		log_warn("topic.partitions_changed",
+			"topic=%s from=%u to=%u action=\"every partition gets a new generation\"",
+			fleet->opt.config->topic, before, partitions);
+	else
+		log_info("topic.found", "topic=%s partitions=%u", fleet->opt.config->topic,
+			partitions);
 }
 
-static void refuse(struct part *part)
+/* Made anew with fewer partitions, it is another log: offsets mean nothing there. */
+static void forget_quarantine(struct part *part)
 {
-	log_error("partition.unserved", "partition=%u partitions=%u", part->number,
-		part->fleet->partitions);
-	part->unserved = true;
-	table_publish(part->fleet->opt.table, part->number, PART_FAILED, 0);
+	part->n_quarantine = 0;
+	atomic_store(&part_slot(part)->quarantined, 0);
+}
+
+/*
+ * Another number of partitions routes every stream anew, so no store is right
+ * any more.  A reader that takes the new routing from the head must find no
+ * word that lets it into an old store: the words go first, then the head
+ * changes; generations of the new routing are published from the loop, later.
+ */
+static void recount(struct fleet *fleet, uint32_t partitions)
+{
+	fleet->busy++;
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++) {
+		if (partitions < fleet->partitions)
+			forget_quarantine(&fleet->parts[p]);
+		if (fleet->parts[p].life != LIFE_FREE)
+			part_event(&fleet->parts[p], ON_RECOUNT);
+	}
+	rundir_evict_leftovers(fleet->opt.rundir);
+	set_routing(fleet, partitions);
+	fleet->busy--;
+	fleet_changed(fleet);
+}
+
+/* The topic has a count that we do not go along with. */
+static void keep_routing(struct fleet *fleet)
+{
+	uint32_t has = fleet->topic_partitions;
+	if (has == fleet->partitions)
+		log_info("topic.partitions_restored", "topic=%s partitions=%u",
+			fleet->opt.config->topic, has);
+	else if (has < fleet->partitions)
+		log_error("topic.partitions_missing",
+			"topic=%s has=%u served=%u action=\"streams that belong to the missing "
+			"ones "
+			"are lost: give the topic %u partitions, or change kafka.partitions and "
+			"restart\"",
+			fleet->opt.config->topic, has, fleet->partitions, fleet->partitions);
+	else
+		log_error("topic.partitions_refused", "topic=%s has=%u served=%u action=\"%s\"",
+			fleet->opt.config->topic, has, fleet->partitions,
+			fleet->opt.config->partitions
+				? "partitions beyond kafka.partitions are not served; when all "
+				  "producers use the new number, set it and restart"
+				: "the topic has more partitions than one instance can serve; use "
+				  "a topic with at most 1024");
+}
+
+static bool is_held(const struct part *part)
+{
+	return part->life == LIFE_QUEUED && part_is_beyond(part);
+}
+
+void fleet_partitions(struct fleet *fleet, uint32_t partitions)
+{
+	/* While we stop, what is ready answers until it has ended: by the routing it was made for. */
+	if (fleet->stopping || partitions == fleet->topic_partitions)
+		return;
+	fleet->topic_partitions = partitions;
+	atomic_store(&table_head_mut(fleet->opt.table)->topic_partitions, partitions);
+	if (!fleet->partitions) {
+		set_routing(fleet, partitions);
+	} else if (!fleet_follows(fleet)) {
+		keep_routing(fleet);
+	} else if (partitions != fleet->partitions) {
+		recount(fleet, partitions);
+	}
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
+		if (is_held(&fleet->parts[p]))
+			part_show_queued(&fleet->parts[p]);
+}
+
+/* Given what we do not know of: others have newer metadata than we. */
+static void ask_topic(struct fleet *fleet)
+{
+	if (fleet->opt.ask_topic && !fleet->stopping)
+		fleet->opt.ask_topic(fleet->opt.arg);
 }
 
 static bool lists(const uint32_t *list, size_t n, uint32_t number)
@@ -201,16 +284,13 @@ void fleet_assigned(struct fleet *fleet, const uint32_t *list, size_t n, bool fu
 {
 	must(fleet->partitions);
 	atomic_fetch_add(&table_head_mut(fleet->opt.table)->rebalances, 1);
-	for (size_t i = 0; i < n; i++) {
-		struct part *part = &fleet->parts[list[i]];
-		if (part->number >= fleet->partitions)
-			refuse(part);
-		else
-			part_event(part, ON_ASSIGNED);
-	}
+	for (size_t i = 0; i < n; i++)
+		part_event(&fleet->parts[list[i]], ON_ASSIGNED);
 	if (full)
 		drop_absent(fleet, list, n);
 	start_grace(fleet);
+	fleet->asks = ASKS_WHILE_HELD;
+	ask_topic(fleet); /* growth is what rebalances a group, too */
 }
 
 static void on_grace(struct ev_loop *loop, ev_timer *w, int revents)
@@ -257,17 +337,11 @@ void fleet_revoked(struct fleet *fleet, const uint32_t *list, size_t n, enum gro
 	}
 	arm_deadline(fleet); /* anew: what leaves now has its own time to do so */
 	fleet->busy++;
-	for (size_t i = 0; i < n; i++) {
-		struct part *part = &fleet->parts[list[i]];
-		if (part->unserved) {
-			part->unserved = false;
-			table_publish(fleet->opt.table, part->number, PART_FREE, 0);
-		} else {
-			part_event(part, event);
-		}
-	}
+	for (size_t i = 0; i < n; i++)
+		part_event(&fleet->parts[list[i]], event);
 	fleet->busy--;
 	fleet_changed(fleet);
+	ask_topic(fleet); /* it may have been made anew */
 }
 
 void fleet_contact(struct fleet *fleet, uint64_t boot_ns)
@@ -305,6 +379,14 @@ static void look_at(struct part *part, uint64_t now)
 		part_event(part, ON_HUNG);
 }
 
+static bool holds_any(const struct fleet *fleet)
+{
+	for (uint32_t p = fleet->partitions; p < TABLE_CAPACITY; p++)
+		if (is_held(&fleet->parts[p]))
+			return true;
+	return false;
+}
+
 void fleet_tick(struct fleet *fleet)
 {
 	uint64_t now = host_boot_ns();
@@ -317,6 +399,10 @@ void fleet_tick(struct fleet *fleet)
 	for (uint32_t p = 0; now >= fleet->judge_from && p < TABLE_CAPACITY; p++)
 		if (fleet->parts[p].life == LIFE_RUNNING)
 			look_at(&fleet->parts[p], now);
+	if (fleet->asks && holds_any(fleet) && fleet_follows(fleet)) {
+		fleet->asks--;
+		ask_topic(fleet);
+	}
 	atomic_store(&table_head_mut(fleet->opt.table)->heartbeat, now);
 }
 
@@ -325,6 +411,8 @@ void fleet_status(const struct fleet *fleet, struct fleet_status *status)
 	memset(status, 0, sizeof *status);
 	for (uint32_t p = 0; p < TABLE_CAPACITY; p++) {
 		enum part_state state = table_word_state(table_word_of(fleet->opt.table, p));
+		if (state == PART_PENDING && is_held(&fleet->parts[p]))
+			continue; /* no part of the routing, for all that we know */
 		status->owned += state != PART_FREE;
 		status->ready += state == PART_READY;
 		status->replaying += state == PART_REPLAYING;

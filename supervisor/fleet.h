@@ -29,16 +29,25 @@ struct fleet_options {
 	struct table *table;
 	const char *worker_program;
 	void *arg;
-	void (*released)(void *arg); /* what was revoked is gone: acknowledge one revocation */
-	void (*stopped)(void *arg);  /* after fleet_stop: no worker is left */
+	void (*released)(void *arg);  /* what was revoked is gone: acknowledge one revocation */
+	void (*stopped)(void *arg);   /* after fleet_stop: no worker is left */
+	void (*ask_topic)(void *arg); /* its count may have changed: fleet_partitions; or NULL */
 };
 
 void fleet_new(const struct fleet_options *options, struct fleet **out);
 void fleet_free(struct fleet **fleet);
 
-/* The topic's partition count.  A later, different one is refused and logged. */
+/*
+ * How many partitions the topic has, at first and whenever that changes.  A
+ * stream belongs to partition hash % N.  With kafka.partitions N stays what it
+ * says, and partitions from N on are refused (PART_FAILED).  Without, N goes
+ * with the topic, up to TABLE_CAPACITY: no store of the old N is published any
+ * more, then the table's head gets the new one, then every partition a new
+ * generation.
+ */
 void fleet_partitions(struct fleet *fleet, uint32_t partitions);
 
+/* One that the topic did not have when we last asked stays pending until fleet_partitions. */
 void fleet_assigned(struct fleet *fleet, const uint32_t *list, size_t n, bool full);
 
 /* Leads to one `released`, at once or at the deadline at the latest. */

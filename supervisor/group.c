@@ -42,13 +42,15 @@ struct group {
 	ev_io wake, topic_wake;
 	ev_timer drain_timer;
 	int fd;
-	uint32_t partitions;
 	unsigned unanswered; /* revocations handed out and not yet acknowledged */
 	bool subscribed, member, closing, closed, fatal;
+	bool assigned; /* an assignment has come, once at least */
 	uint64_t polled_at;
 	uint64_t boot_ahead_ns; /* CLOCK_BOOTTIME - CLOCK_MONOTONIC when we last looked */
 	uint64_t stats_at;	/* CLOCK_BOOTTIME ns of the last statistics */
-	struct log_limit log_limit;
+	enum group_state down;	/* what to call it while no broker can be had */
+	struct log_limit log_limit, refused_limit;
+	int refused_why; /* what the last such line was about */
 };
 
 /* --------------------------------------------------------------------- rebalance */
@@ -137,7 +139,7 @@ static void on_assign(struct group *group, const uint32_t *list, size_t n)
 	bool full = !is_cooperative(group);
 	log_info("group.assign", "partitions=%zu protocol=%s", n, full ? "eager" : "cooperative");
 	answer_assign(group);
-	group->member = true;
+	group->member = group->assigned = true;
 	group->on.state(group->on.arg, GROUP_MEMBER);
 	if (!group->closing)
 		group->on.assigned(group->on.arg, list, n, full);
@@ -164,7 +166,7 @@ static void on_rebalance(struct group *group, rd_kafka_event_t *event)
 	default: /* the rebalance itself failed: we own nothing, whatever is in the list */
 		log_warn("group.rebalance_failed", "error=%s",
 			rd_kafka_err2name(rd_kafka_event_error(event)));
-		for (n = 0; n < TABLE_CAPACITY && n < group->partitions; n++)
+		for (n = 0; n < TABLE_CAPACITY; n++) /* whatever the topic has by now */
 			list[n] = (uint32_t)n;
 		on_lost_all(group, list, n);
 	}
@@ -228,6 +230,62 @@ static void on_fatal(struct group *group)
 	group->on.fatal(group->on.arg, line, err == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID);
 }
 
+static bool is_acl(rd_kafka_resp_err_t err)
+{
+	return err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED ||
+	       err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+}
+
+/* What an error of a connection says about why there is none. */
+static enum group_state why_down(rd_kafka_resp_err_t err, const char *text)
+{
+	if (err == RD_KAFKA_RESP_ERR__AUTHENTICATION || strstr(text, "SASL "))
+		return GROUP_LOGIN_REFUSED;
+	if (err == RD_KAFKA_RESP_ERR__SSL || strstr(text, "SSL routines") ||
+		strstr(text, "incorrect security.protocol"))
+		return GROUP_TLS_FAILED;
+	return GROUP_NO_BROKER;
+}
+
+/* A line every half minute, and at once when it is about something else. */
+static bool may_complain(struct group *group, int why, unsigned *swallowed)
+{
+	if (group->refused_why != why)
+		group->refused_limit = (struct log_limit){0};
+	group->refused_why = why;
+	return log_limit_pass(&group->refused_limit, 30000, swallowed);
+}
+
+/* Tried again for ever, like the others: an ACL may be granted at any time. */
+static void on_not_allowed(struct group *group, rd_kafka_resp_err_t err)
+{
+	bool topic = err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+	unsigned more;
+	group->on.state(group->on.arg, GROUP_NOT_ALLOWED);
+	if (!may_complain(group, err, &more))
+		return;
+	log_error("kafka.refused",
+		"reason=not_allowed %s=%s error=%s action=\"grant %s on that %s\" suppressed=%u",
+		topic ? "topic" : "group", topic ? group->config->topic : group->config->group,
+		rd_kafka_err2name(err), topic ? "DESCRIBE and READ" : "READ",
+		topic ? "topic" : "group", more);
+}
+
+/* Tried again for ever: brokers can be put right as well as we. */
+static void on_refused(struct group *group, enum group_state why, const char *error)
+{
+	char text[400];
+	unsigned more;
+	if (!may_complain(group, -(int)why, &more))
+		return;
+	log_error("kafka.refused", "reason=%s error=%s action=\"%s\" suppressed=%u",
+		group_state_word(why), log_quote(text, sizeof text, error),
+		why == GROUP_TLS_FAILED
+			? "check security.protocol and ssl.* in kafka.properties"
+			: "check sasl.* in kafka.properties; for SCRAM see tallyd --version too",
+		more);
+}
+
 static void on_error(struct group *group, rd_kafka_event_t *event)
 {
 	rd_kafka_resp_err_t err = rd_kafka_event_error(event);
@@ -237,8 +295,19 @@ static void on_error(struct group *group, rd_kafka_event_t *event)
 		on_fatal(group);
 		return;
 	}
+	if (is_acl(err)) {
+		on_not_allowed(group, err);
+		return;
+	}
 	if (err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
-		group->on.state(group->on.arg, GROUP_NO_BROKER);
+		group->on.state(group->on.arg, group->down);
+	else
+		group->down = why_down(err, rd_kafka_event_error_string(event));
+	if (group->down != GROUP_NO_BROKER) {
+		if (err != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
+			on_refused(group, group->down, rd_kafka_event_error_string(event));
+		return;
+	}
 	if (log_limit_pass(&group->log_limit, 5000, &more))
 		log_warn("group.error", "code=%s error=%s suppressed=%u", rd_kafka_err2name(err),
 			log_quote(text, sizeof text, rd_kafka_event_error_string(event)), more);
@@ -252,7 +321,10 @@ static void on_log(struct group *group, rd_kafka_event_t *event)
 	int level;
 	if (rd_kafka_event_log(event, &facility, &message, &level))
 		return;
-	if (level > LOG_WARNING)
+	/* FAIL comes as an error event too; CONF shows values that may be secrets. */
+	if (!strcmp(facility, "CONF"))
+		return;
+	if (level > LOG_WARNING || !strcmp(facility, "FAIL"))
 		log_debug("kafka.log", "facility=%s text=%s", facility,
 			log_quote(text, sizeof text, message));
 	else if (log_limit_pass(&group->log_limit, 1000, &more))
@@ -336,6 +408,11 @@ static void subscribe(struct group *group)
 	group->on.state(group->on.arg, GROUP_JOINING);
 }
 
+void group_ask_topic(struct group *group)
+{
+	topic_ask_now(group->topic);
+}
+
 static void on_topic(struct ev_loop *loop, ev_io *w, int revents)
 {
 	struct group *group = w->data;
@@ -346,16 +423,16 @@ static void on_topic(struct ev_loop *loop, ev_io *w, int revents)
 	enum topic_state state = topic_answer(group->topic, &partitions, why);
 	log_quote(quoted, sizeof quoted, why);
 	if (state == TOPIC_NO_BROKER) {
-		log_warn("topic.waiting", "reason=no_broker brokers=%s error=%s",
-			group->config->brokers, quoted);
-		group->on.state(group->on.arg, GROUP_NO_BROKER);
-	} else if (state == TOPIC_MISSING || state == TOPIC_REFUSED) {
-		log_warn("topic.waiting", "reason=%s topic=%s error=%s",
-			state == TOPIC_MISSING ? "missing" : "refused", group->config->topic,
+		log_warn("topic.waiting", "reason=%s brokers=%s error=%s",
+			group_state_word(group->down), group->config->brokers, quoted);
+		group->on.state(group->on.arg, group->down);
+	} else if (state == TOPIC_MISSING) {
+		log_warn("topic.waiting", "reason=missing topic=%s error=%s", group->config->topic,
 			quoted);
 		group->on.state(group->on.arg, GROUP_NO_TOPIC);
+	} else if (state == TOPIC_REFUSED) {
+		on_not_allowed(group, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
 	} else if (state == TOPIC_FOUND) {
-		group->partitions = partitions;
 		group->on.partitions(group->on.arg, partitions);
 		if (!group->subscribed && !group->closing)
 			subscribe(group);
@@ -384,6 +461,8 @@ static int open_member(struct group *group, rd_kafka_conf_t *conf, char why[512]
 		rd_kafka_conf_destroy(conf);
 		return ERR_INVALID;
 	}
+	/* Tokens are renewed in a thread of librdkafka's: our queue carries events, not callbacks. */
+	rd_kafka_error_destroy(rd_kafka_sasl_background_callbacks_enable(group->rk));
 	rd_kafka_poll_set_consumer(group->rk);
 	group->queue = rd_kafka_queue_get_consumer(group->rk);
 	rd_kafka_set_log_queue(group->rk, group->queue);
@@ -408,6 +487,7 @@ int group_start(const struct config *config, struct ev_loop *loop,
 	group->on = *events;
 	group->loop = loop;
 	group->fd = -1;
+	group->down = GROUP_NO_BROKER;
 	group->boot_ahead_ns = host_boot_ns() - monotonic_ns();
 	group->polled_at = host_boot_ns();
 	int err = open_member(group, conf, why);
@@ -459,6 +539,9 @@ void group_free(struct group **group, bool clean)
 	topic_free(&g->topic);
 	if (g->queue)
 		rd_kafka_queue_destroy(g->queue);
+	/* Before 2.3 librdkafka aborts when it frees a joined client that never had an assignment. */
+	if (g->rk && !g->assigned && rd_kafka_version() < 0x02030000)
+		g->rk = NULL; /* we end next */
 	if (g->rk && clean)
 		rd_kafka_destroy(g->rk);
 	else if (g->rk)

@@ -25,8 +25,13 @@
 
 struct group;
 
-/* How often librdkafka tells its statistics: often enough not to eat into the lease. */
-#define GROUP_STATS_MS(c) ((c)->heartbeat_interval_ms < 1000 ? (c)->heartbeat_interval_ms : 1000)
+/*
+ * How often librdkafka tells its statistics: often enough not to eat into the
+ * lease, and out of step with the heartbeat: in step, each might come while the
+ * answer to a heartbeat is on its way, and none would be a sign of contact.
+ */
+#define GROUP_STATS_MS(c)                                                                          \
+	((c)->heartbeat_interval_ms < 1500 ? (c)->heartbeat_interval_ms * 2 / 3 : 1000)
 
 enum group_loss {
 	GROUP_REVOKED, /* in order: evict, then group_ack */
@@ -58,6 +63,9 @@ int group_check(const struct config *config, char why[512]);
 /* Starts looking for the topic, then joins.  `events` and `config` are kept. */
 int group_start(const struct config *config, struct ev_loop *loop,
 	const struct group_events *events, struct group **out, char why[512]);
+
+/* The topic's count may have changed: asks at once, and calls `partitions` if it has. */
+void group_ask_topic(struct group *group);
 
 /* Answers the revocation that is pending; nothing when none is. */
 void group_ack(struct group *group);

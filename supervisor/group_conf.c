@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "shm/err.h"
@@ -22,20 +23,36 @@ static void number(char text[16], uint32_t value)
 }
 
 struct conf_builder {
+	const struct config *config;
 	rd_kafka_conf_t *conf;
 	char *why; /* 512; empty while all is well */
 };
+
+static const char *map_of(const struct config *config, const char *name)
+{
+	for (uint32_t i = 0; i < config->n_properties; i++)
+		if (config->properties[i].path && !strcmp(config->properties[i].name, name))
+			return "kafka.secret_files";
+	return "kafka.properties";
+}
 
 static void set(void *arg, const char *name, const char *value)
 {
 	struct conf_builder *b = arg;
 	char message[400];
-	if (b->why[0] || rd_kafka_conf_set(b->conf, name, value, message, sizeof message) ==
-				 RD_KAFKA_CONF_OK)
+	if (b->why[0])
+		return;
+	rd_kafka_conf_res_t result =
+		rd_kafka_conf_set(b->conf, name, value, message, sizeof message);
+	if (result == RD_KAFKA_CONF_OK)
 		return;
 	/* librdkafka's words repeat the value. */
-	if (config_property_secret(name))
-		snprintf(b->why, 512, "kafka.properties: %s: librdkafka refuses its value", name);
+	if (result == RD_KAFKA_CONF_UNKNOWN)
+		snprintf(b->why, 512, "%s: %s: librdkafka %s has no such property",
+			map_of(b->config, name), name, rd_kafka_version_str());
+	else if (config_hides(b->config, name))
+		snprintf(b->why, 512, "%s: %s: librdkafka refuses its value",
+			map_of(b->config, name), name);
 	else
 		snprintf(b->why, 512, "kafka.properties: %s", message);
 }
@@ -99,11 +116,12 @@ static int open_socket(int domain, int type, int protocol, void *opaque)
 
 rd_kafka_conf_t *group_conf(const struct config *config, char why[512])
 {
-	struct conf_builder b = {rd_kafka_conf_new(), why};
+	struct conf_builder b = {config, rd_kafka_conf_new(), why};
 	why[0] = 0;
 	set_membership(&b, config);
 	rd_kafka_conf_set_opaque(b.conf, (void *)config);
 	rd_kafka_conf_set_socket_cb(b.conf, open_socket);
+	rd_kafka_conf_enable_sasl_queue(b.conf, 1); /* see open_member in group.c */
 	group_worker_properties(config, set, &b);
 	rd_kafka_conf_set_events(b.conf, RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_ERROR |
 						 RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS);
@@ -113,10 +131,56 @@ rd_kafka_conf_t *group_conf(const struct config *config, char why[512])
 	return NULL;
 }
 
+static bool repeats_secret(const struct config *config, const char *message)
+{
+	for (uint32_t i = 0; i < config->n_properties; i++) {
+		const struct config_property *p = &config->properties[i];
+		if (config_hides(config, p->name) && p->value[0] && strstr(message, p->value))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * librdkafka before 2.2 crashes when it renews a token that it made itself: its
+ * init returns before it has set the queue for that.
+ */
+static bool crashes(const struct config *config, char why[512])
+{
+	for (uint32_t i = 0; i < config->n_properties; i++) {
+		const struct config_property *p = &config->properties[i];
+		if (strcmp(p->name, "enable.sasl.oauthbearer.unsecure.jwt") ||
+			!strcmp(p->value, "false") || rd_kafka_version() >= 0x02020000)
+			continue;
+		snprintf(why, 512,
+			"kafka.properties: %s: librdkafka %s crashes when the token is renewed; "
+			"take librdkafka 2.2 or later, or another mechanism",
+			p->name, rd_kafka_version_str());
+		return true;
+	}
+	return false;
+}
+
+/*
+ * Files of certificates and keys, and what does not go together, are looked at
+ * only by rd_kafka_new.  Without brokers nothing is connected to.
+ */
 int group_check(const struct config *config, char why[512])
 {
+	char message[400];
+	if (crashes(config, why))
+		return ERR_INVALID;
 	rd_kafka_conf_t *conf = group_conf(config, why);
-	if (conf)
-		rd_kafka_conf_destroy(conf);
-	return conf ? 0 : ERR_INVALID;
+	if (!conf)
+		return ERR_INVALID;
+	rd_kafka_conf_set(conf, "bootstrap.servers", "", NULL, 0);
+	rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, message, sizeof message);
+	if (rk) {
+		rd_kafka_destroy_flags(rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+		return 0;
+	}
+	rd_kafka_conf_destroy(conf);
+	snprintf(why, 512, "kafka.properties: %s",
+		repeats_secret(config, message) ? "librdkafka refuses a secret's value" : message);
+	return ERR_INVALID;
 }

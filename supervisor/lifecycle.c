@@ -32,6 +32,7 @@ static const struct cell table[LIFE_STATES][LIFE_EVENTS] = {
 		[ON_READY]     = ODD(LIFE_FREE, DO_NOTHING),
 		[ON_DRAINED]   = ODD(LIFE_FREE, DO_NOTHING),
 		[ON_GRACE]     = GO(LIFE_FREE, DO_NOTHING),
+		[ON_RECOUNT]   = GO(LIFE_FREE, DO_NOTHING),
 		[ON_STOP]      = GO(LIFE_FREE, DO_NOTHING),
 	},
 	[LIFE_QUEUED] = {
@@ -45,6 +46,7 @@ static const struct cell table[LIFE_STATES][LIFE_EVENTS] = {
 		[ON_DRAINED]   = ODD(LIFE_QUEUED, DO_NOTHING),
 		[ON_START]     = GO(LIFE_RUNNING, DO_START),
 		[ON_GRACE]     = GO(LIFE_QUEUED, DO_NOTHING),
+		[ON_RECOUNT]   = GO(LIFE_QUEUED, DO_RENEW),
 		[ON_STOP]      = GO(LIFE_STOPPED, DO_FINISH),
 	},
 	[LIFE_RUNNING] = {
@@ -59,6 +61,7 @@ static const struct cell table[LIFE_STATES][LIFE_EVENTS] = {
 		[ON_UNSTARTED] = GO(LIFE_QUEUED, DO_RETRY),
 		[ON_HUNG]      = GO(LIFE_RUNNING, DO_ABORT),
 		[ON_GRACE]     = GO(LIFE_RUNNING, DO_NOTHING),
+		[ON_RECOUNT]   = GO(LIFE_RENEWING, DO_DRAIN),
 		[ON_STOP]      = GO(LIFE_STOPPING, DO_STOP),
 	},
 	[LIFE_DRAINING] = {
@@ -73,11 +76,12 @@ static const struct cell table[LIFE_STATES][LIFE_EVENTS] = {
 		[ON_TIMER]     = GO(LIFE_DRAINING, DO_KILL),
 		[ON_DEADLINE]  = GO(LIFE_FREE, DO_ABANDON),
 		[ON_GRACE]     = GO(LIFE_DRAINING, DO_NOTHING),
+		[ON_RECOUNT]   = GO(LIFE_DRAINING, DO_NOTHING),
 		[ON_STOP]      = GO(LIFE_DRAINING, DO_NOTHING),
 	},
 	[LIFE_RENEWING] = {
 		[ON_ASSIGNED]  = ODD(LIFE_RENEWING, DO_NOTHING),
-		[ON_REVOKED]   = GO(LIFE_DRAINING, DO_KILL),
+		[ON_REVOKED]   = GO(LIFE_DRAINING, DO_DRAIN),	/* anew: a recount had only begun it */
 		[ON_LOST]      = GO(LIFE_DRAINING, DO_KILL),
 		[ON_EXITED]    = GO(LIFE_QUEUED, DO_REBUILD),
 		[ON_REBUILD]   = GO(LIFE_QUEUED, DO_REBUILD),
@@ -87,6 +91,7 @@ static const struct cell table[LIFE_STATES][LIFE_EVENTS] = {
 		[ON_TIMER]     = GO(LIFE_RENEWING, DO_KILL),
 		[ON_DEADLINE]  = GO(LIFE_QUEUED, DO_ABANDON_RENEW),
 		[ON_GRACE]     = GO(LIFE_RENEWING, DO_NOTHING),
+		[ON_RECOUNT]   = GO(LIFE_RENEWING, DO_NOTHING),
 		[ON_STOP]      = GO(LIFE_DRAINING, DO_KILL),
 	},
 	[LIFE_PARKING] = {
@@ -100,6 +105,7 @@ static const struct cell table[LIFE_STATES][LIFE_EVENTS] = {
 		[ON_DRAINED]   = GO(LIFE_PARKING, DO_NOTHING),
 		[ON_DEADLINE]  = GO(LIFE_FREE, DO_ABANDON),
 		[ON_GRACE]     = GO(LIFE_DRAINING, DO_KILL),
+		[ON_RECOUNT]   = GO(LIFE_DRAINING, DO_KILL),
 		[ON_STOP]      = GO(LIFE_STOPPING, DO_KILL),
 	},
 	[LIFE_RETURNING] = {
@@ -113,6 +119,7 @@ static const struct cell table[LIFE_STATES][LIFE_EVENTS] = {
 		[ON_DRAINED]   = GO(LIFE_RETURNING, DO_NOTHING),
 		[ON_DEADLINE]  = GO(LIFE_QUEUED, DO_ABANDON_RENEW),
 		[ON_GRACE]     = GO(LIFE_RETURNING, DO_NOTHING),
+		[ON_RECOUNT]   = GO(LIFE_RENEWING, DO_KILL),
 		[ON_STOP]      = GO(LIFE_STOPPING, DO_KILL),
 	},
 	[LIFE_PARKED] = {
@@ -125,8 +132,10 @@ static const struct cell table[LIFE_STATES][LIFE_EVENTS] = {
 		[ON_READY]     = ODD(LIFE_PARKED, DO_NOTHING),
 		[ON_DRAINED]   = ODD(LIFE_PARKED, DO_NOTHING),
 		[ON_GRACE]     = GO(LIFE_FREE, DO_EVICT),
+		[ON_RECOUNT]   = GO(LIFE_FREE, DO_EVICT),
 		[ON_STOP]      = GO(LIFE_STOPPED, DO_FINISH),
 	},
+	/* No recount while we stop: what is ready answers until it has ended, by the old routing. */
 	[LIFE_STOPPING] = {	/* group answers what closing delivers: a revocation here is one */
 		[ON_ASSIGNED]  = GO(LIFE_STOPPING, DO_NOTHING),
 		[ON_REVOKED]   = GO(LIFE_DRAINING, DO_DRAIN),
@@ -166,7 +175,8 @@ static const char *const event_words[LIFE_EVENTS] = {
 	[ON_EXITED] = "exited",       [ON_REBUILD] = "rebuild",       [ON_REPLAYING] = "replaying",
 	[ON_READY] = "ready",         [ON_DRAINED] = "drained",       [ON_START] = "start",
 	[ON_UNSTARTED] = "unstarted", [ON_HUNG] = "hung",             [ON_TIMER] = "timer",
-	[ON_DEADLINE] = "deadline",   [ON_GRACE] = "grace",           [ON_STOP] = "stop",
+	[ON_DEADLINE] = "deadline",   [ON_GRACE] = "grace",           [ON_RECOUNT] = "recount",
+	[ON_STOP] = "stop",
 };
 /* clang-format on */
 

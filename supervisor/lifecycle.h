@@ -20,10 +20,10 @@
 
 enum life {
 	LIFE_FREE,	/* not ours */
-	LIFE_QUEUED,	/* ours; waits for a start token or for its back-off */
+	LIFE_QUEUED,	/* ours; waits for a start token, its back-off, or the topic to have it */
 	LIFE_RUNNING,	/* has a worker, and wants it */
 	LIFE_DRAINING,	/* revoked: its worker is ending, its store will be evicted */
-	LIFE_RENEWING,	/* like draining, but given back meanwhile: starts afresh */
+	LIFE_RENEWING,	/* like draining, but ours: starts afresh */
 	LIFE_PARKING,	/* lost: its worker is being killed, its store kept */
 	LIFE_RETURNING, /* like parking, but given back meanwhile: will resume */
 	LIFE_PARKED,	/* lost: no worker, store kept */
@@ -49,6 +49,7 @@ enum life_event {
 	ON_TIMER,     /* its drain or stop time is over */
 	ON_DEADLINE,  /* the revocation must be acknowledged now */
 	ON_GRACE,     /* what was lost has not come back in time */
+	ON_RECOUNT,   /* the topic has another number of partitions: stores are of old routing */
 	ON_STOP,      /* orderly stop of the supervisor */
 	LIFE_EVENTS
 };
@@ -58,7 +59,8 @@ enum life_action {
 	DO_ADOPT,	  /* take the leftover store, or make a new generation; queue */
 	DO_START,	  /* spawn */
 	DO_RETRY,	  /* queue again with the same store, after a back-off */
-	DO_REBUILD,	  /* evict, new generation, queue */
+	DO_REBUILD,	  /* evict, new generation, queue: a restart */
+	DO_RENEW,	  /* the same of what has no worker: none */
 	DO_RESUME,	  /* queue again with the same store, at once */
 	DO_ANNOUNCE,	  /* publish what the worker says */
 	DO_ABORT,	  /* SIGABRT, then SIGKILL */

@@ -30,6 +30,7 @@
 #include "shm/table.h"
 #include "supervisor/fleet.h"
 #include "supervisor/group.h"
+#include "supervisor/kafka_version.h"
 #include "supervisor/notify.h"
 #include "supervisor/query.h"
 #include "supervisor/rundir.h"
@@ -126,8 +127,9 @@ static void on_partitions(void *arg, uint32_t partitions)
 		stop(d, "too_many_partitions");
 		return;
 	}
-	/* Once we serve, a topic that grows must not end what is served. */
-	if (first && d->setup.config.partitions && d->setup.config.partitions != partitions) {
+	/* Once we serve, a topic that changes must not end what is served: see fleet.h.  Nor must one
+	 * that has grown keep us from starting: what is beyond the configured number is refused. */
+	if (first && partitions < d->setup.config.partitions) {
 		log_error("topic.partitions_differ",
 			"topic=%s has=%u kafka.partitions=%u action=\"set kafka.partitions to %u, "
 			"or remove it\"",
@@ -157,6 +159,12 @@ static void on_released(void *arg)
 	group_ack(d->group);
 }
 
+static void on_ask_topic(void *arg)
+{
+	struct daemon *d = arg;
+	group_ask_topic(d->group);
+}
+
 static void on_contact(void *arg, uint64_t boot_ns)
 {
 	struct daemon *d = arg;
@@ -170,8 +178,11 @@ static void on_group_state(void *arg, enum group_state state)
 		return;
 	d->group_state = state;
 	atomic_store(&table_head_mut(&d->table)->group_state, state);
-	log_line(state == GROUP_LOST || state == GROUP_NO_BROKER ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
-		"group.state", "state=%s", group_state_word(state));
+	bool bad = state == GROUP_LOST || state == GROUP_NO_BROKER ||
+		   state == GROUP_LOGIN_REFUSED || state == GROUP_TLS_FAILED ||
+		   state == GROUP_NOT_ALLOWED;
+	log_line(bad ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, "group.state", "state=%s",
+		group_state_word(state));
 }
 
 static void on_group_fatal(void *arg, const char *why, bool fenced)
@@ -213,6 +224,7 @@ static void on_reload(struct ev_loop *loop, ev_signal *w, int revents)
 		log_info("reload.done", "log_level=%u clock_offset_ms=%" PRId64, fresh.log_level,
 			fresh.clock_offset_ms);
 		config_free(&fresh);
+		setup_renew_secrets(d->config_path, &d->setup);
 	}
 	notify_ready();
 }
@@ -319,6 +331,7 @@ static void start_fleet(struct daemon *d)
 		.arg = d,
 		.released = on_released,
 		.stopped = on_fleet_stopped,
+		.ask_topic = on_ask_topic,
 	};
 	fleet_new(&options, &d->fleet);
 }
@@ -427,6 +440,7 @@ static int run(struct daemon *d)
 	if (d->exit_code)
 		return d->exit_code;
 	log_init("supervisor", -1, (enum log_level)d->setup.config.log_level);
+	kafka_version_log();
 	umask(0007);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a full quota is an error, no death */
@@ -495,7 +509,7 @@ int main(int argc, char **argv)
 			config_print(stdout);
 			return 0;
 		case 'v':
-			puts("tallyd 0.1");
+			kafka_version_print(stdout);
 			return 0;
 		case 'h':
 			return usage(stdout, 0);

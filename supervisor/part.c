@@ -33,6 +33,24 @@ void part_show(struct part *part, enum part_state state)
 		part_state_word(state), generation);
 }
 
+/* One that is ahead of the count that we know waits; one that will never be served says so. */
+void part_show_queued(struct part *part)
+{
+	enum part_state before =
+		table_word_state(table_word_of(part->fleet->opt.table, part->number));
+	bool refused = part_is_beyond(part) && !fleet_follows(part->fleet);
+	enum part_state state = refused ? PART_FAILED : PART_PENDING;
+	part_show(part, state);
+	if (!part_is_beyond(part) || state == before)
+		return;
+	if (refused)
+		log_error("partition.unserved", "partition=%u partitions=%u has=%u", part->number,
+			part->fleet->partitions, part->fleet->topic_partitions);
+	else
+		log_info("partition.held", "partition=%u partitions=%u", part->number,
+			part->fleet->partitions);
+}
+
 static void set_lease(struct part *part, uint64_t until)
 {
 	atomic_store_explicit(&part_slot(part)->lease_until, until, memory_order_release);
@@ -51,7 +69,9 @@ static void do_adopt(struct part *part)
 	struct table_slot *slot = part_slot(part);
 	uint64_t now = (uint64_t)host_wall_ms() * 1000000;
 	part->assigned_at = now > part->assigned_at ? now : part->assigned_at + 1;
-	part->generation = rundir_take_leftover(part->fleet->opt.rundir, part->number);
+	part->generation = part_is_beyond(part)
+				   ? 0
+				   : rundir_take_leftover(part->fleet->opt.rundir, part->number);
 	part->adopt = part->generation != 0;
 	part->restarts = 0;
 	part->crash = (struct crash){0};
@@ -64,7 +84,7 @@ static void do_adopt(struct part *part)
 			part->generation);
 	part_back_off(part, 0);
 	set_lease(part, part->fleet->lease);
-	part_show(part, PART_PENDING);
+	part_show_queued(part);
 }
 
 static void do_resume(struct part *part)
@@ -75,7 +95,7 @@ static void do_resume(struct part *part)
 	atomic_store(&slot->assigned_at, part->assigned_at);
 	part_back_off(part, 0);
 	set_lease(part, part->fleet->lease);
-	part_show(part, PART_PENDING);
+	part_show_queued(part);
 }
 
 static void count_restart(struct part *part)
@@ -85,7 +105,10 @@ static void count_restart(struct part *part)
 
 static void show_waiting(struct part *part)
 {
-	part_show(part, part->crash.deaths >= DEATHS_UNTIL_FAILED ? PART_FAILED : PART_PENDING);
+	if (part->crash.deaths >= DEATHS_UNTIL_FAILED)
+		part_show(part, PART_FAILED);
+	else
+		part_show_queued(part);
 }
 
 static void do_retry(struct part *part)
@@ -101,18 +124,24 @@ static void forget_store(struct part *part)
 }
 
 /* The word names no store between the two generations. */
-static void do_rebuild(struct part *part)
+static void do_renew(struct part *part)
 {
-	part_show(part, PART_FREE);
+	if (part->generation)
+		part_show(part, PART_FREE);
 	forget_store(part);
 	part->generation = 0;
 	part->adopt = false;
-	count_restart(part);
 	/* What was suspected was in the old store or log; the deaths still count for the back-off.
 	 */
 	part->crash = (struct crash){.deaths = part->crash.deaths};
 	set_lease(part, part->fleet->lease);
 	show_waiting(part);
+}
+
+static void do_rebuild(struct part *part)
+{
+	count_restart(part);
+	do_renew(part);
 }
 
 static void do_kill(struct part *part)
@@ -210,6 +239,9 @@ void part_apply(struct part *part, enum life_action action)
 		break;
 	case DO_REBUILD:
 		do_rebuild(part);
+		break;
+	case DO_RENEW:
+		do_renew(part);
 		break;
 	case DO_RESUME:
 		do_resume(part);

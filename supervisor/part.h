@@ -24,7 +24,6 @@ struct part {
 	uint64_t generation;  /* 0 = its directory is still to be made */
 	bool adopt;	      /* the directory holds a store that may be resumed */
 	bool ready;	      /* its worker said so */
-	bool unserved;	      /* beyond the partitions that this run knows */
 	bool hung;	      /* SIGABRT sent */
 	bool waits;	      /* its stats say that it cannot go on: it needs no start token */
 	uint64_t not_before;  /* CLOCK_BOOTTIME ns: back-off */
@@ -52,10 +51,12 @@ struct abandoned {
 struct fleet {
 	struct fleet_options opt;
 	struct part parts[TABLE_CAPACITY];
-	uint32_t partitions;
-	unsigned unacknowledged; /* revocations */
-	unsigned busy;		 /* in the middle of a list: nothing is finished yet */
+	uint32_t partitions;	   /* of the routing: a stream belongs to hash % partitions */
+	uint32_t topic_partitions; /* that the topic has */
+	unsigned unacknowledged;   /* revocations */
+	unsigned busy;		   /* in the middle of a list: nothing is finished yet */
 	bool stopping, stopped_told;
+	unsigned asks;	   /* of the topic that are left, about partitions ahead of its count */
 	bool grace_wanted; /* something was lost, or leftovers wait: at the next assignment */
 	uint64_t lease;	   /* CLOCK_BOOTTIME ns, for all that is ours */
 	uint64_t contact, ignore_contacts_before;
@@ -75,6 +76,18 @@ static inline struct table_slot *part_slot(struct part *part)
 	return table_slot_mut(part->fleet->opt.table, part->number);
 }
 
+/* No part of the routing: it gets no worker before the topic's count says so. */
+static inline bool part_is_beyond(const struct part *part)
+{
+	return part->number >= part->fleet->partitions;
+}
+
+/* The routing goes with the topic, as far as the table can. */
+static inline bool fleet_follows(const struct fleet *fleet)
+{
+	return !fleet->opt.config->partitions && fleet->topic_partitions <= TABLE_CAPACITY;
+}
+
 /* Raises an event: steps the lifecycle, logs, applies the action. */
 void part_event(struct part *part, enum life_event event);
 
@@ -85,6 +98,9 @@ void part_init(struct part *part, struct fleet *fleet, uint32_t number);
 
 /* Writes the lease that fleet has, when the partition is ours and wanted. */
 void part_renew(struct part *part);
+
+/* Publishes what a partition without a worker is: pending, or failed when it is refused. */
+void part_show_queued(struct part *part);
 
 /* Publishes a state, and logs it: the one place where that happens. */
 void part_show(struct part *part, enum part_state state);

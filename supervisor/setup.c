@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shm/log.h"
 #include "supervisor/group.h"
 #include "supervisor/setup.h"
 
@@ -41,12 +42,34 @@ static int check_program(const char *path, const char *option)
 	return setup_fail(what, strerror(errno));
 }
 
+/* Not refused: on some mounts nobody can take the bits away. */
+static void warn_exposed(const char *path, unsigned mode, const char *property)
+{
+	log_warn("secret.exposed",
+		"file=%s mode=%04o property=%s hint=\"every user can read it; chmod o-rwx it\"",
+		path, mode, property);
+}
+
+static int read_secrets(const char *path, struct setup *s)
+{
+	struct config_secrets secrets;
+	struct config_error error;
+	if (config_secrets_load(path, &s->config, &secrets, &error))
+		return setup_fail("", error.line);
+	config_secrets_swap(&s->config, &secrets);
+	config_secrets_free(&secrets);
+	return 0;
+}
+
 int setup_load(const char *path, struct setup *s)
 {
 	struct config_error error;
 	char why[512];
 	if (config_load(path, &s->config, &error))
 		return setup_fail("", error.line);
+	int failed = read_secrets(path, s);
+	if (failed)
+		return failed;
 	if (!s->config.instance[0] &&
 		gethostname(s->config.instance, sizeof s->config.instance - 1))
 		snprintf(s->config.instance, sizeof s->config.instance, "tally");
@@ -56,8 +79,37 @@ int setup_load(const char *path, struct setup *s)
 		"tally-worker");
 	find_program(
 		s->query_program, sizeof s->query_program, s->config.query_program, "tally-queryd");
-	int failed = check_program(s->worker_program, "supervisor.worker_program");
+	failed = check_program(s->worker_program, "supervisor.worker_program");
 	if (!failed && s->config.query_enabled)
 		failed = check_program(s->query_program, "supervisor.query_program");
+	log_init("supervisor", -1, (enum log_level)s->config.log_level);
+	if (!failed)
+		config_exposed(path, &s->config, warn_exposed);
 	return failed;
+}
+
+void setup_renew_secrets(const char *path, struct setup *s)
+{
+	struct config_secrets secrets;
+	struct config_error error;
+	char why[512] = "", quoted[600];
+	if (!s->config.n_secret_files)
+		return;
+	if (config_secrets_load(path, &s->config, &secrets, &error)) {
+		log_error("reload.secrets_refused", "error=%s action=\"the old values stay\"",
+			log_quote(quoted, sizeof quoted, error.line));
+		return;
+	}
+	config_secrets_swap(&s->config, &secrets);
+	bool refused = group_check(&s->config, why);
+	if (refused)
+		config_secrets_swap(&s->config, &secrets); /* the old ones back */
+	config_secrets_free(&secrets);
+	if (refused)
+		log_error("reload.secrets_refused", "error=%s action=\"the old values stay\"",
+			log_quote(quoted, sizeof quoted, why));
+	else
+		log_info("reload.secrets", "files=%u for=\"workers that start from now on\"",
+			s->config.n_secret_files);
+	config_exposed(path, &s->config, warn_exposed);
 }

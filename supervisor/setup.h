@@ -13,8 +13,14 @@ struct setup {
 	char worker_program[CONFIG_TEXT_SIZE + 32], query_program[CONFIG_TEXT_SIZE + 32];
 };
 
-/* 0, or EXIT_OPERATOR with the line written. */
+/* 0, or EXIT_OPERATOR with the line written.  Secrets that others can read are a line in the log. */
 int setup_load(const char *path, struct setup *setup);
+
+/*
+ * Reads kafka.secret_files again.  All of them or none are taken; the log says
+ * which.  Workers that start afterwards get them, the member keeps what it has.
+ */
+void setup_renew_secrets(const char *path, struct setup *setup);
 
 /* Writes "tallyd: WHAT: WHY" and gives EXIT_OPERATOR. */
 int setup_fail(const char *what, const char *why);

@@ -18,7 +18,7 @@
 
 #define ASK_TIMEOUT_MS	   2000
 #define AGAIN_S		   1
-#define AGAIN_WHEN_FOUND_S 30
+#define AGAIN_WHEN_FOUND_S 5
 
 struct topic {
 	rd_kafka_t *rk;
@@ -26,10 +26,12 @@ struct topic {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
-	bool stop;
+	bool stop, ask_now;
 	int fd;
 	enum topic_state state;
 	uint32_t partitions;
+	uint32_t fewer, fewer_times; /* told, and not believed yet */
+	bool gone;		     /* it was known, and then there was no such topic */
 	char why[256];
 };
 
@@ -50,6 +52,26 @@ static enum topic_state judge(
 	return TOPIC_FOUND;
 }
 
+/* The count is another one than before, and can be believed. */
+static bool is_news(struct topic *topic, uint32_t partitions)
+{
+	bool fewer = partitions < topic->partitions;
+	unsigned again = partitions == topic->fewer ? topic->fewer_times : 0;
+	topic->fewer = partitions;
+	topic->fewer_times = fewer ? again + 1 : 0;
+	if (fewer && !topic->gone && topic->fewer_times < TOPIC_FEWER_TIMES)
+		return false;
+	topic->gone = false;
+	topic->fewer_times = 0;
+	return partitions != topic->partitions;
+}
+
+/* Something is going on that will be over soon. */
+static bool is_unsettled(const struct topic *topic)
+{
+	return !topic->partitions || topic->fewer_times || topic->gone;
+}
+
 static void ask(struct topic *topic)
 {
 	const struct rd_kafka_metadata *md = NULL;
@@ -66,7 +88,9 @@ static void ask(struct topic *topic)
 	pthread_mutex_lock(&topic->lock);
 	/* Once found, silence is not news: the group's own state tells of it. */
 	bool news = topic->state != state && !(topic->partitions && state != TOPIC_FOUND);
-	if (state == TOPIC_FOUND && partitions != topic->partitions) {
+	if (state == TOPIC_MISSING && topic->partitions)
+		topic->gone = true;
+	if (state == TOPIC_FOUND && is_news(topic, partitions)) {
 		topic->partitions = partitions;
 		news = true;
 	}
@@ -84,12 +108,13 @@ static void *topic_main(void *arg)
 	pthread_mutex_lock(&topic->lock);
 	while (!topic->stop) {
 		struct timespec until;
+		topic->ask_now = false; /* what comes from here on asks once more */
 		pthread_mutex_unlock(&topic->lock);
 		ask(topic);
 		pthread_mutex_lock(&topic->lock);
 		clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_sec += topic->partitions ? AGAIN_WHEN_FOUND_S : AGAIN_S;
-		while (!topic->stop &&
+		until.tv_sec += is_unsettled(topic) ? AGAIN_S : AGAIN_WHEN_FOUND_S;
+		while (!topic->stop && !topic->ask_now &&
 			pthread_cond_timedwait(&topic->wake, &topic->lock, &until) != ETIMEDOUT)
 			;
 	}
@@ -138,6 +163,14 @@ enum topic_state topic_answer(struct topic *topic, uint32_t *partitions, char wh
 	memcpy(why, topic->why, sizeof topic->why);
 	pthread_mutex_unlock(&topic->lock);
 	return state;
+}
+
+void topic_ask_now(struct topic *topic)
+{
+	pthread_mutex_lock(&topic->lock);
+	topic->ask_now = true;
+	pthread_cond_signal(&topic->wake);
+	pthread_mutex_unlock(&topic->lock);
 }
 
 void topic_free(struct topic **topic)

@@ -68,7 +68,9 @@ void commit_hold(struct commit *commit, int err)
 		if (commit->held)
 			facts_flag(commit->facts, flag_of(commit->held), false);
 		facts_flag(commit->facts, flag_of(err), true);
-		log_warn("commit.held", "reason=%s next=%lld kept=%zu action=\"%s\"", err_word(err),
+		/* A worker may be there before the first lease is: nothing is wrong then. */
+		log_line(commit->committed_ns || err == ERR_FULL ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
+			"commit.held", "reason=%s next=%lld kept=%zu action=\"%s\"", err_word(err),
 			(long long)usage_meta(commit->usage)->next_offset,
 			usage_pending(commit->usage),
 			err == ERR_FULL ? "sweeping, trying again; make room in run_dir or "

@@ -120,6 +120,14 @@ static _Noreturn void refuse_store(struct stats *stats, int err, bool boot_diffe
 	quit_internal("store", err);
 }
 
+static bool reads_uncommitted(const struct handoff *handoff)
+{
+	for (uint32_t i = 0; i < handoff->n_properties; i++)
+		if (strcmp(handoff->properties[i].name, "isolation.level") == 0)
+			return strcmp(handoff->properties[i].value, "read_uncommitted") == 0;
+	return false;
+}
+
 static struct usage *open_usage(
 	const struct handoff *handoff, const char *path, struct facts *facts)
 {
@@ -129,6 +137,7 @@ static struct usage *open_usage(
 			.partition = handoff->partition,
 			.partitions = handoff->partitions,
 			.window_minutes = handoff->window_minutes,
+			.read_uncommitted = reads_uncommitted(handoff),
 			.generation = handoff->generation},
 		.map_bytes = handoff->map_bytes,
 		.readers_max = handoff->readers_max,

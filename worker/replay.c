@@ -237,19 +237,24 @@ static void log_trouble(struct replay *replay, const struct source_event *event)
 {
 	bool bad = event->kind == SOURCE_BAD;
 	bool lost = event->kind == SOURCE_OUT_OF_RANGE || event->kind == SOURCE_UNKNOWN;
+	bool denied = event->kind == SOURCE_DENIED;
 	char quoted[300];
 	unsigned swallowed;
 
 	if (bad)
 		facts_flag(replay->o.facts, FLAG_BAD_BATCH, true);
-	if (!log_limit_pass(bad ? &replay->bad_limit : &replay->other_limit, 10000, &swallowed))
+	if (!log_limit_pass(bad ? &replay->bad_limit : &replay->other_limit, denied ? 60000 : 10000,
+		    &swallowed))
 		return;
-	log_warn(bad	? "replay.bad_batch"
-		 : lost ? "replay.lost_place"
-			: "replay.fetch_error",
+	log_warn(bad	  ? "replay.bad_batch"
+		 : denied ? "replay.denied"
+		 : lost	  ? "replay.lost_place"
+			  : "replay.fetch_error",
 		"next=%lld error=%s suppressed=%u action=\"%s\"", (long long)replay->next,
 		log_quote(quoted, sizeof(quoted), event->error), swallowed,
-		lost ? "asking the broker where to go on" : "trying again");
+		denied ? "grant READ on that topic; trying again"
+		: lost ? "asking the broker where to go on"
+		       : "trying again");
 }
 
 static enum replay_result take(struct replay *replay, const struct source_event *event, int64_t now)
@@ -271,6 +276,7 @@ static enum replay_result take(struct replay *replay, const struct source_event 
 		log_trouble(replay, event);
 		return REPLAY_LOST_PLACE;
 	case SOURCE_UNKNOWN:
+	case SOURCE_DENIED:
 		log_trouble(replay, event);
 		return REPLAY_NO_TOPIC;
 	case SOURCE_DOUBT:

@@ -83,12 +83,11 @@ static bool is_group_property(const char *name)
 
 static int set(rd_kafka_conf_t *conf, const char *name, const char *value)
 {
-	char why[256], quoted[300];
-
-	if (rd_kafka_conf_set(conf, name, value, why, sizeof(why)) == RD_KAFKA_CONF_OK)
+	/* Not librdkafka's words: they repeat the value, which may be a secret. */
+	if (rd_kafka_conf_set(conf, name, value, NULL, 0) == RD_KAFKA_CONF_OK)
 		return 0;
-	log_error("source.option_refused", "name=%s reason=%s hint=\"see kafka.properties\"", name,
-		log_quote(quoted, sizeof(quoted), why));
+	log_error("source.option_refused",
+		"name=%s hint=\"librdkafka refuses its value; see kafka.properties\"", name);
 	return ERR_INVALID;
 }
 
@@ -124,12 +123,22 @@ static void on_log(const rd_kafka_t *client, int level, const char *facility, co
 	char quoted[512];
 	unsigned swallowed;
 
+	/* FAIL comes to on_error too; CONF shows values that may be secrets. */
+	if (strcmp(facility, "CONF") == 0)
+		return;
 	log_quote(quoted, sizeof(quoted), text);
-	if (level >= LOG_INFO)
+	if (level >= LOG_INFO || strcmp(facility, "FAIL") == 0)
 		log_debug("kafka.log", "facility=%s text=%s", facility, quoted);
 	else if (log_limit_pass(&source->client_limit, 10000, &swallowed))
 		log_warn("kafka.log", "facility=%s text=%s suppressed=%u", facility, quoted,
 			swallowed);
+}
+
+/* We reach a broker, and it will not have us; or TLS fails.  Tried again for ever. */
+static bool is_refusal(int err, const char *text)
+{
+	return err == RD_KAFKA_RESP_ERR__AUTHENTICATION || err == RD_KAFKA_RESP_ERR__SSL ||
+	       strstr(text, "SSL routines") != NULL;
 }
 
 /* Transport errors: the library reconnects by itself. */
@@ -140,9 +149,17 @@ static void on_error(rd_kafka_t *client, int err, const char *text, void *opaque
 	unsigned swallowed;
 
 	(void)client;
-	if (log_limit_pass(&source->error_limit, 10000, &swallowed))
+	if (!log_limit_pass(&source->error_limit, 10000, &swallowed))
+		return;
+	log_quote(quoted, sizeof(quoted), text);
+	if (is_refusal(err, text))
+		log_error("kafka.refused",
+			"code=%s text=%s action=\"check sasl.* and ssl.* in kafka.properties\" "
+			"suppressed=%u",
+			rd_kafka_err2name(err), quoted, swallowed);
+	else
 		log_warn("kafka.error", "code=%s text=%s suppressed=%u", rd_kafka_err2name(err),
-			log_quote(quoted, sizeof(quoted), text), swallowed);
+			quoted, swallowed);
 }
 
 /* Called by the client's threads, before the answer can have any effect. */
@@ -281,8 +298,9 @@ static enum source_kind kind_of(rd_kafka_resp_err_t err)
 	case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
 	case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
 	case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
-	case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
 		return SOURCE_UNKNOWN;
+	case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
+		return SOURCE_DENIED;
 	case RD_KAFKA_RESP_ERR__BAD_MSG:
 	case RD_KAFKA_RESP_ERR__BAD_COMPRESSION:
 	case RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED:

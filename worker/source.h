@@ -26,7 +26,8 @@ enum source_kind {
 	SOURCE_END,	     /* nothing below `offset` is left to read, as of now */
 	SOURCE_OUT_OF_RANGE, /* the log does not hold our offset; nothing more comes until
 				source_start */
-	SOURCE_UNKNOWN,	     /* no such topic or partition, or no right to read it */
+	SOURCE_UNKNOWN,	     /* no such topic or partition */
+	SOURCE_DENIED,	     /* no right to read it */
 	SOURCE_DOUBT, /* what follows may be of another log; the rest of the batch is dropped */
 	SOURCE_BAD,   /* data that cannot be read: the library's own position may pass records
 				by then; source_start again from the last good one */

@@ -218,6 +218,7 @@ static void tail_event(struct start *start, const struct source_event *event)
 		break;
 	case SOURCE_OUT_OF_RANGE:
 	case SOURCE_UNKNOWN:
+	case SOURCE_DENIED:
 	case SOURCE_DOUBT:
 		source_stop(start->source);
 		wait_and_ask(start);
@@ -263,6 +264,7 @@ static void check_event(struct start *start, const struct source_event *event)
 		break;
 	case SOURCE_OUT_OF_RANGE:
 	case SOURCE_UNKNOWN:
+	case SOURCE_DENIED:
 	case SOURCE_DOUBT:
 	case SOURCE_BAD:
 		source_stop(start->source);

@@ -320,6 +320,7 @@ write_config()
 		kafka.properties.fetch.wait.max.ms=10 kafka.properties.reconnect.backoff.max.ms=500
 		store.map_size=1GiB query.http_listen=127.0.0.1:0
 	)
+	(umask 077; : >"$T/$1.yaml") # it may have passwords
 	for kv in "${defaults[@]}" "${@:2}"; do value[${kv%%=*}]=${kv#*=}; done
 	# Sections in any order, but each in one piece; the maps of kafka at the end of its own.
 	for key in $(printf '%s\n' "${!value[@]}" | grep -v '\.') $(printf '%s\n' "${!value[@]}" | grep '\.' |

@@ -169,7 +169,7 @@ static rd_kafka_t *consumer(const char *brokers)
 	static const char *const properties[][2] = {{"group.id", "log-dump"},
 		{"enable.partition.eof", "true"}, {"auto.offset.reset", "error"},
 		{"enable.auto.commit", "false"}, {"fetch.wait.max.ms", "10"},
-		{"isolation.level", "read_uncommitted"}};
+		{"isolation.level", "read_committed"}};
 	rd_kafka_conf_t *conf = rd_kafka_conf_new();
 	char why[512];
 	rd_kafka_t *rk;

@@ -171,6 +171,7 @@ static int worker_stats(const char *path, uint32_t partition, uint64_t generatio
 
 struct worker_how {
 	uint32_t window;     /* 0 = RUN_WINDOW */
+	uint32_t partitions; /* in its identity; 0 = RUN_PARTITIONS */
 	uint64_t generation; /* in its identity; 0 = as its directory */
 	int64_t back_ms;     /* its clock is so far behind */
 	bool other_boot;
@@ -188,7 +189,7 @@ static int worker(const struct run *run, uint32_t partition, uint64_t generation
 		.readers_max = 64,
 		.identity = {.format = USAGE_FORMAT,
 			.partition = partition,
-			.partitions = RUN_PARTITIONS,
+			.partitions = how->partitions ? how->partitions : RUN_PARTITIONS,
 			.window_minutes = how->window ? how->window : RUN_WINDOW,
 			.generation = how->generation ? how->generation : generation,
 			.topic = "usage"},

@@ -59,6 +59,12 @@ static void on_stopped(void *arg)
 	f->stopped++;
 }
 
+static void on_ask(void *arg)
+{
+	struct fixture *f = arg;
+	f->asked++;
+}
+
 static void on_turn(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	struct fixture *f = w->data;
@@ -99,7 +105,16 @@ static void open_fleet(struct fixture *f)
 	assert_int_equal(table_create(rundir_fd(f->rundir), &facts, &f->table), 0);
 	assert_int_equal(table_install(rundir_fd(f->rundir), &f->table), 0);
 	f->options = (struct fleet_options){
-		&f->config, f->loop, f->rundir, &f->table, self, f, on_released, on_stopped};
+		.config = &f->config,
+		.loop = f->loop,
+		.rundir = f->rundir,
+		.table = &f->table,
+		.worker_program = self,
+		.arg = f,
+		.released = on_released,
+		.stopped = on_stopped,
+		.ask_topic = on_ask,
+	};
 	fleet_new(&f->options, &f->fleet);
 	fleet_partitions(f->fleet, FLEET_PARTITIONS);
 }
@@ -209,11 +224,11 @@ static void parse_start(const char *line, struct start *s)
 {
 	*s = (struct start){0};
 	int n = sscanf(line,
-		"start pid=%d generation=%" SCNu64 " adopt=%u batch_max=%u quarantine=%u %" SCNd64
-		" %" SCNd64,
-		&s->pid, &s->generation, &s->adopt, &s->batch_max, &s->n_quarantine,
+		"start pid=%d generation=%" SCNu64
+		" partitions=%u adopt=%u batch_max=%u quarantine=%u %" SCNd64 " %" SCNd64,
+		&s->pid, &s->generation, &s->partitions, &s->adopt, &s->batch_max, &s->n_quarantine,
 		&s->quarantine[0], &s->quarantine[1]);
-	assert_int_equal(n, 5 + (s->n_quarantine < 2 ? s->n_quarantine : 2));
+	assert_int_equal(n, 6 + (s->n_quarantine < 2 ? s->n_quarantine : 2));
 }
 
 unsigned fleet_starts(const struct fixture *f, uint32_t partition, struct start *last)
@@ -241,11 +256,27 @@ static int open_path(const struct fixture *f)
 	return open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-unsigned fleet_logged(const struct fixture *f, const char *what)
+static char *read_log(const struct fixture *f)
 {
 	int dirfd = open_path(f);
 	char *text = read_text(dirfd, "log");
 	close(dirfd);
+	return text;
+}
+
+unsigned fleet_logged(const struct fixture *f, const char *what)
+{
+	char *text = read_log(f);
+	unsigned n = count_text(text, what);
+	free(text);
+	return n;
+}
+
+unsigned fleet_logged_before(const struct fixture *f, const char *what, const char *mark)
+{
+	char *text = read_log(f), *end = text ? strstr(text, mark) : NULL;
+	assert_non_null(end);
+	*end = 0;
 	unsigned n = count_text(text, what);
 	free(text);
 	return n;
@@ -305,9 +336,7 @@ void fleet_run_ms(struct fixture *f, unsigned ms)
 
 void fleet_gave_up(struct fixture *f, const char *what, const char *file, int line)
 {
-	int dirfd = open_path(f);
-	char *text = read_text(dirfd, "log");
-	close(dirfd);
+	char *text = read_log(f);
 	printf("%s\nwaited in vain for: %s\n", text ? text : "", what);
 	fflush(stdout);
 	free(text);

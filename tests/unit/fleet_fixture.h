@@ -43,7 +43,7 @@ struct fixture {
 	struct fleet_options options;
 	ev_timer turn;
 	bool contacts; /* the coordinator speaks at every turn */
-	unsigned released, stopped;
+	unsigned released, stopped, asked;
 	/* As it was when the last revocation could be acknowledged. */
 	unsigned children_at_release; /* that are not reaped */
 	unsigned generations_at_release;
@@ -55,7 +55,7 @@ struct fixture {
 struct start {
 	int pid;
 	uint64_t generation;
-	unsigned adopt, batch_max, n_quarantine;
+	unsigned partitions, adopt, batch_max, n_quarantine;
 	int64_t quarantine[4];
 };
 
@@ -81,8 +81,9 @@ unsigned fleet_starts(const struct fixture *f, uint32_t partition, struct start 
 /* How many lines of the worker's journal have this: "start", "draining", "stopping", "still". */
 unsigned fleet_journal(const struct fixture *f, uint32_t partition, const char *line);
 
-/* How many lines of the log have this. */
+/* How many lines of the log have this; of those before the first one that has the mark. */
 unsigned fleet_logged(const struct fixture *f, const char *what);
+unsigned fleet_logged_before(const struct fixture *f, const char *what, const char *mark);
 
 unsigned fleet_descriptors(struct fixture *f);	     /* of this process, at rest */
 unsigned fleet_generations(const struct fixture *f); /* directories, trash not counted */

@@ -171,8 +171,9 @@ static void open_journal(struct worker *w)
 	snprintf(name, sizeof name, "journal.%u", h->partition);
 	w->journal = openat(w->run, name, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
 	int n = snprintf(line, sizeof line,
-		"start pid=%d generation=%" PRIu64 " adopt=%d batch_max=%u quarantine=%u", getpid(),
-		h->generation, h->adopt, h->batch_max, h->n_quarantine);
+		"start pid=%d generation=%" PRIu64
+		" partitions=%u adopt=%d batch_max=%u quarantine=%u",
+		getpid(), h->generation, h->partitions, h->adopt, h->batch_max, h->n_quarantine);
 	for (uint32_t i = 0; i < h->n_quarantine && i < 2; i++)
 		n += snprintf(line + n, sizeof line - (size_t)n, " %" PRId64, h->quarantine[i]);
 	snprintf(line + n, sizeof line - (size_t)n, "\n");

@@ -321,6 +321,10 @@ static void client_describes_the_instance(void **state)
 	assert_string_equal(in.topic, "usage");
 	assert_string_equal(in.group_state, "member");
 	assert_int_equal(in.partitions, RUN_PARTITIONS);
+	assert_int_equal(in.topic_partitions, 0); /* written by no supervisor yet */
+	atomic_store(&table_head_mut(&run.table)->topic_partitions, 12);
+	assert_int_equal(tally_instance(tally, &in), 0);
+	assert_int_equal(in.topic_partitions, 12);
 	assert_int_equal(in.owned, 4);
 	assert_int_equal(in.ready, 3);
 	assert_true(in.alive);

@@ -234,6 +234,119 @@ static void client_asks_all_again_when_an_earlier_partition_changed(void **state
 	assert_true(tally->stands[0].word == table_word(PART_READY, 5));
 }
 
+/* ------------------------------------------------------------------ another number of partitions */
+
+#define GROWN (2 * RUN_PARTITIONS)
+
+/* As the supervisor does it: words that name stores go first, then the number, then new stores. */
+static void set_partitions(uint32_t n)
+{
+	for (uint32_t p = 0; p < RUN_PARTITIONS; p++)
+		run_publish(&run, p, PART_PENDING, 0);
+	atomic_store(&table_head_mut(&run.table)->partitions, n);
+}
+
+/* Generation 9 of partition 0 for twice as many: hash 0 is still there, hash 4 is not. */
+static void write_grown(void)
+{
+	struct put put = {"t", "", 0, 10, 0};
+	run_write_how(&run, 0, 9, &put, 1, &(struct worker_how){.partitions = GROWN});
+}
+
+static int result_of(struct tally *t, uint64_t hash)
+{
+	struct tally_lookup one = {.hash = hash};
+	assert_int_equal(tally_lookup(t, "t", &one, 1), 0);
+	return one.result;
+}
+
+static void client_reads_no_store_of_another_number_of_partitions(void **state)
+{
+	(void)state;
+	write_grown();
+	run_publish(&run, 0, PART_READY, 9);
+	assert_int_equal(tally_tenant(tally, "t", &usage), TALLY_ENOTREADY);
+	assert_int_equal(result_of(tally, 0), TALLY_ENOTREADY);
+	atomic_store(&table_head_mut(&run.table)->partitions, GROWN);
+	assert_streams(tally, 1);
+	assert_int_equal(usage.basis.partitions, GROWN);
+}
+
+static void client_routes_anew_when_the_number_of_partitions_changes(void **state)
+{
+	(void)state;
+	write_grown();
+	assert_int_equal(result_of(tally, RUN_PARTITIONS), 0);
+	assert_true(tally_still_valid(tally));
+	set_partitions(GROWN);
+	assert_false(tally_still_valid(tally));
+	run_publish(&run, 0, PART_READY, 9);
+	/* In partition 4 now, which is another instance's: not "unknown" from partition 0. */
+	assert_int_equal(result_of(tally, RUN_PARTITIONS), TALLY_ENOTREADY);
+	assert_int_equal(result_of(tally, 0), 0);
+	assert_int_equal(client_env_count(), 1);
+}
+
+/* It has the store open, and no word's change tells it to look again. */
+static void client_reads_no_open_store_of_another_number_of_partitions(void **state)
+{
+	(void)state;
+	struct tally *any;
+	assert_int_equal(tally_open(run.dir, TALLY_STALE_OK, &any), 0);
+	assert_streams(any, 3);
+	run_publish(&run, 0, PART_DRAINING, 3);
+	assert_streams(any, 3);
+	atomic_store(&table_head_mut(&run.table)->partitions, GROWN);
+	assert_int_equal(tally_tenant(any, "t", &usage), TALLY_ENOTREADY);
+	assert_int_equal(result_of(any, 0), TALLY_ENOTREADY);
+	tally_close(&any);
+}
+
+/* A reader that stands still between the number and the word, for as long as the change takes. */
+static int route_and_stand_still(struct tally *t, void *arg)
+{
+	struct hook *hook = arg;
+	struct hook quiet = {0};
+	uint32_t n = client_partitions(t);
+	if (hook->reads++ == 0) {
+		set_partitions(GROWN);
+		run_publish(&run, 0, PART_READY, 9);
+	}
+	assert_int_equal(client_partitions(t), n); /* one number all through a call */
+	int err = client_visit(t, RUN_PARTITIONS % n, read_and_change, &quiet);
+	assert_int_equal(quiet.reads, 0); /* it gets to see no store at all */
+	return err;
+}
+
+static void client_mixes_no_old_number_with_a_new_store(void **state)
+{
+	(void)state;
+	struct hook hook = {0};
+	write_grown();
+	assert_int_equal(client_call(tally, route_and_stand_still, &hook), ERR_NOT_READY);
+	assert_int_equal(hook.reads, 2);
+	assert_int_equal(tally->partitions, GROWN);
+}
+
+/* The same when it has read the old store before: the answer is thrown away. */
+static int read_then_change(struct tally *t, void *arg)
+{
+	struct hook *hook = arg;
+	struct hook quiet = {0};
+	int err = client_visit(t, 0, read_and_change, &quiet);
+	if (hook->reads++ == 0) /* the number alone: as if the word were back as it was */
+		atomic_store(&table_head_mut(&run.table)->partitions, GROWN);
+	return err;
+}
+
+static void client_throws_away_what_was_routed_by_an_old_number(void **state)
+{
+	(void)state;
+	struct hook hook = {0};
+	assert_int_equal(client_call(tally, read_then_change, &hook), ERR_NOT_READY);
+	assert_int_equal(hook.reads, 2);
+}
+
 /* ------------------------------------------------------------------ changes between calls */
 
 static void client_follows_a_new_generation(void **state)
@@ -312,6 +425,11 @@ int main(void)
 		TEST(client_calls_stale_what_was_stale_when_it_began),
 		TEST(client_throws_away_what_was_revoked_while_it_read),
 		TEST(client_asks_all_again_when_an_earlier_partition_changed),
+		TEST(client_reads_no_store_of_another_number_of_partitions),
+		TEST(client_routes_anew_when_the_number_of_partitions_changes),
+		TEST(client_reads_no_open_store_of_another_number_of_partitions),
+		TEST(client_mixes_no_old_number_with_a_new_store),
+		TEST(client_throws_away_what_was_routed_by_an_old_number),
 		TEST(client_follows_a_new_generation),
 		TEST(client_lets_go_of_maps_when_idle),
 		TEST(client_attaches_anew_when_the_table_was_replaced),

@@ -364,27 +364,6 @@ static void fleet_parks_and_resumes_when_it_is_assigned_what_it_has(void **state
 
 /* ---------------------------------------------------------------------------- the rest */
 
-static void fleet_serves_no_partition_that_it_does_not_know(void **state)
-{
-	static const uint32_t beyond[] = {FLEET_PARTITIONS, TABLE_CAPACITY - 1};
-	struct fixture *f = *state;
-	fleet_partitions(f->fleet, FLEET_PARTITIONS * 2);
-	assert_int_equal(fleet_logged(f, "topic.partitions_changed"), 1);
-	assert_int_equal(f->table.head->partitions, FLEET_PARTITIONS);
-	fleet_assigned(f->fleet, beyond, 2, false);
-	fleet_begin(f, 1);
-	for (int i = 0; i < 2; i++) {
-		assert_int_equal(fleet_state(f, beyond[i]), PART_FAILED);
-		assert_int_equal(fleet_starts(f, beyond[i], NULL), 0);
-	}
-	assert_int_equal(fleet_logged(f, "partition.unserved"), 2);
-	fleet_revoked(f->fleet, beyond, 2, GROUP_REVOKED);
-	assert_int_equal(f->released, 1);
-	for (int i = 0; i < 2; i++)
-		assert_int_equal(fleet_state(f, beyond[i]), PART_FREE);
-	assert_int_equal(fleet_state(f, 0), PART_READY);
-}
-
 static void fleet_adopts_what_its_predecessor_left_when_it_is_assigned_in_time(void **state)
 {
 	struct fixture *f = *state;
@@ -455,7 +434,6 @@ int main(int argc, char **argv)
 		FLEET_TEST(fleet_begins_the_grace_anew_when_all_is_lost_again),
 		FLEET_TEST(fleet_evicts_what_is_not_in_a_full_assignment),
 		FLEET_TEST(fleet_parks_and_resumes_when_it_is_assigned_what_it_has),
-		FLEET_TEST(fleet_serves_no_partition_that_it_does_not_know),
 		FLEET_TEST(fleet_adopts_what_its_predecessor_left_when_it_is_assigned_in_time),
 		FLEET_TEST(fleet_leaks_nothing_when_partitions_come_and_go_two_hundred_times),
 	};

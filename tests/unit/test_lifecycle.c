@@ -41,6 +41,8 @@ static bool can_raise(enum life s, enum life_event e)
 		return s == LIFE_DRAINING || s == LIFE_RENEWING || s == LIFE_STOPPING;
 	case ON_DEADLINE:
 		return is_leaving(s);
+	case ON_RECOUNT:
+		return s != LIFE_STOPPING && s != LIFE_STOPPED;
 	default:
 		return true;
 	}
@@ -52,6 +54,7 @@ struct model {
 	bool worker; /* lives, or is not reaped */
 	bool doomed; /* killed, or has a timer that will */
 	bool store;  /* a directory that a word may name */
+	bool old;    /* the store is of a routing that is over */
 	bool queued; /* the next start is certain */
 	bool ready;  /* the word says so */
 	bool lease;
@@ -67,7 +70,7 @@ static void act(struct model *m, enum life_action action)
 		m->ready = false;
 		break;
 	case DO_START:
-		assert_false(m->worker);
+		assert_false(m->worker || m->old);
 		m->worker = m->store = true;
 		m->doomed = m->ready = false;
 		break;
@@ -78,8 +81,11 @@ static void act(struct model *m, enum life_action action)
 		m->lease = true;
 		m->ready = false;
 		break;
+	case DO_RENEW:
+		assert_false(m->worker);
+		/* fall through */
 	case DO_REBUILD:
-		m->store = m->ready = false;
+		m->store = m->old = m->ready = false;
 		m->lease = true;
 		break;
 	case DO_ANNOUNCE:
@@ -110,7 +116,7 @@ static void act(struct model *m, enum life_action action)
 		/* fall through */
 	case DO_EVICT:
 		assert_false(m->worker);
-		m->store = m->ready = m->lease = false;
+		m->store = m->old = m->ready = m->lease = false;
 		if (action == DO_ABANDON_RENEW)
 			m->lease = true;
 		break;
@@ -134,6 +140,8 @@ static void step(struct model *m, enum life_event event)
 		m->owned = true;
 	if (event == ON_REVOKED || event == ON_LOST)
 		m->owned = false;
+	if (event == ON_RECOUNT)
+		m->old = m->store;
 	struct life_step s = lifecycle_step(m->life, event);
 	assert_true(s.next < LIFE_STATES && s.action < LIFE_ACTIONS);
 	m->life = s.next;
@@ -154,6 +162,8 @@ static void check(const struct model *m)
 		assert_false(m->store || m->ready || m->lease);
 	if (is_leaving(m->life))
 		assert_true(m->doomed);
+	/* The promise: no answer by another routing than the present one. */
+	assert_false(m->ready && m->old);
 	if (!m->owned) {
 		/* The promise: no answer from what is not ours. */
 		assert_false(m->ready && m->lease);
@@ -341,6 +351,23 @@ static void lifecycle_comes_to_an_end_when_stopped_wherever_it_was(void **state)
 	}
 }
 
+static void lifecycle_has_no_store_of_an_old_routing_when_it_starts_again(void **state)
+{
+	static const enum life_event ends[] = {ON_EXITED, ON_REBUILD, ON_DEADLINE};
+	(void)state;
+	for (unsigned s = 0; s < LIFE_STOPPING; s++)
+		for (size_t i = 0; i < 3; i++) {
+			struct model m = reach((enum life)s);
+			bool owned = m.owned;
+			step(&m, ON_RECOUNT);
+			check(&m);
+			if (m.worker)
+				step(&m, ends[i]);
+			assert_int_equal(m.life, owned ? LIFE_QUEUED : LIFE_FREE);
+			assert_false(m.old || m.worker);
+		}
+}
+
 /* Another member joins while we stop: what it is given must be gone from here. */
 static void lifecycle_evicts_when_revoked_while_stopping(void **state)
 {
@@ -374,6 +401,7 @@ int main(void)
 		cmocka_unit_test(lifecycle_keeps_the_store_when_its_worker_dies),
 		cmocka_unit_test(lifecycle_starts_afresh_when_given_back_while_draining),
 		cmocka_unit_test(lifecycle_comes_to_an_end_when_stopped_wherever_it_was),
+		cmocka_unit_test(lifecycle_has_no_store_of_an_old_routing_when_it_starts_again),
 		cmocka_unit_test(lifecycle_evicts_when_revoked_while_stopping),
 		cmocka_unit_test(lifecycle_has_a_word_for_everything),
 	};

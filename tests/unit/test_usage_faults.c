@@ -216,6 +216,7 @@ static void usage_open_refuses_the_store_of_another_log(void **state)
 	assert_false(boot_differs);
 	REFUSED(other.identity.partitions = 8);
 	REFUSED(other.identity.window_minutes = 11);
+	REFUSED(other.identity.read_uncommitted = 1);
 	REFUSED(other.identity.generation++);
 	REFUSED(strcpy(other.identity.topic, "topi"));
 	REFUSED(strcpy(other.identity.cluster, "other"));

@@ -292,17 +292,15 @@ int main(int argc, char **argv)
 	struct options options = {0};
 	struct config_error error;
 	struct config config;
-	int status;
 
 	read_options(argc, argv, &options);
 	if (config_load(options.config, &config, &error) != 0) {
 		fprintf(stderr, "tally-queryd: %s\n", error.line);
 		return EXIT_USAGE;
 	}
+	config_free(&config); /* Kafka's properties: some are secrets, and not for us */
 	log_init("queryd", -1, (enum log_level)config.log_level);
 	end_with_parent(options.parent);
 	raise_file_limit();
-	status = run(&config);
-	config_free(&config);
-	return status;
+	return run(&config);
 }

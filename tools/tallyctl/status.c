@@ -182,6 +182,11 @@ static void print_instance(const struct ctl *ctl)
 			in->query_restarts);
 	else
 		printf("no queryd\n");
+	if (in->topic_partitions && in->topic_partitions != in->partitions)
+		printf("topic has %" PRIu32 " partitions, %" PRIu32 " are served (%s)\n",
+			in->topic_partitions, in->partitions,
+			in->topic_partitions > 1024 ? "no instance can serve more than 1024"
+						    : "kafka.partitions");
 	if (in->clock_offset_ms)
 		printf("clock offset %" PRId64 " ms: this instance does not count by wall time\n",
 			in->clock_offset_ms);
@@ -330,7 +335,8 @@ static void json_status(
 	ctl_json_text(to, "group", in->group);
 	ctl_json_text(to, "group_state", in->group_state);
 	ctl_json_text(to, "zone", in->zone);
-	ctl_json_count(to, "topic_partitions", in->partitions);
+	ctl_json_count(to, "topic_partitions", in->topic_partitions);
+	ctl_json_count(to, "served_partitions", in->partitions);
 	ctl_json_count(to, "owned", in->owned);
 	ctl_json_count(to, "ready", in->ready);
 	ctl_json_count(to, "window_minutes", in->window_minutes);

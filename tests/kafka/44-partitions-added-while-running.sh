@@ -1,0 +1,99 @@
+# 44-partitions-added-while-running.sh - the topic gets more partitions, and fewer, while it is served:
+# with kafka.partitions 0 all of them are served by the new number, with a fixed one the new ones are
+# refused for all to see; streams are counted where hash % N says, and nowhere else.
+. "$(dirname "$0")/lib.sh"
+
+# grow N: and records for all of them, by the new number.
+grow()
+{
+	kafka_do grow "$TOPIC" "$1" >>"$T/load.log" 2>&1 || die "kafka-do grow $1"
+	PARTITIONS=$1
+}
+fill() { produce --records "$1" --tenants 3 --streams 500 --seed $((SEED + $1)) "${@:2}"; }
+lag() { local i; for i in $1; do INSTANCE=$i status_json; done | jq -s '[.[].partitions[].stats.lag] | add'; }
+all_read() { [ "$(lag "$*")" = 0 ]; }
+generations() { local i; for i in "$@"; do fields "$(facts "$i")" partition generation; done | sort; }
+served() { status_json | jq -r '"\(.topic_partitions) \(.served_partitions)"'; }
+
+# How soon the group hears of it is the group's affair; ours is what we do then.
+OFTEN=kafka.properties.topic.metadata.refresh.interval.ms=1000
+broker partitions=4
+fill 2000
+start_tallyd a $OFTEN
+wait_ready 4
+spawn readers "$B/tests/reader-loop" --run-dir "$(run_dir)" --processes 2 --seed "$SEED"
+READERS=$PID
+
+# --- the number is followed, by one
+
+before=$(generations a)
+grow 6
+fill 3000
+wait_until served '^6 6$' 30
+wait_ready 6 60
+wait_until 'all_read a'
+same_as_oracle 'after growth to 6 all of them hold what the log says by the new number'
+is "$(comm -12 <(echo "$before") <(generations a))" '' 'every store was made anew'
+for p in 4 5; do isnt "$(fact $p records)" 0 "partition $p, a new one, is read"; done
+is "$(grep -c 'partition.state.*state=failed' "$T/a.log")" 0 'none was called failed meanwhile'
+eventually 'nothing is left of the old ones' strangers '^$' 5
+end "$READERS"
+is $? 0 'no reader got an answer from a store that its table had left'
+
+# --- by two, of which one hears of it seldom
+
+start_tallyd b kafka.properties.topic.metadata.refresh.interval.ms=600000
+until_true 60 eval "INSTANCE=b ready_count | grep -q '^3$' && INSTANCE=a ready_count | grep -q '^3$'" ||
+	die 'the two do not share' "$(ctl status)"
+grow 9
+fill 4000
+both_have_all() { [ "$(ready_in_all 'a b')" = 9 ] && [ "$(INSTANCE=a served) $(INSTANCE=b served)" = '9 9 9 9' ]; }
+wait_until both_have_all '' 60
+wait_until 'all_read a b'
+for i in a b; do INSTANCE=$i same_as_oracle "after growth to 9, with two members, $i holds what the log says"; done
+is "$(generations a b | cut -d' ' -f1 | tr '\n' ' ')" '0 1 2 3 4 5 6 7 8 ' 'each is served once'
+for i in a b; do is "$(grep -c 'partition.state.*state=failed' "$T/$i.log")" 0 "none was called failed by $i"; done
+for i in a b; do stop_tallyd "$i"; is $? 0 "$i stops in order"; done
+
+# --- the number is fixed
+
+start_tallyd c $OFTEN kafka.partitions=9
+wait_ready 9 60
+before=$(generations c)
+grow 12
+eventually 'a fixed number: what the topic has is seen, what is served stays' served '^12 9$' 30
+refused() { grep -c 'error partition.unserved' "$T/c.log"; }
+wait_until refused '^3$' 30	# the group has assigned them to us
+PARTITIONS=9
+fill 5000 --partitions 9
+wait_until 'all_read c'
+is "$(comm -12 <(echo "$before") <(generations c))" "$before" 'no store was touched'
+is "$(fields "$(facts c)" partition state | awk '$1 > 8 { print $2 }' | sort -u)" failed 'the new ones are called failed'
+is "$(grep -c 'error topic.partitions_refused' "$T/c.log")" 1 'one line of the log says so'
+like "$(grep 'error topic.partitions_refused' "$T/c.log")" 'has=12 served=9 action=' '... and what to do'
+like "$(ctl status)" 'topic has 12 partitions, 9 are served \(kafka.partitions\)' 'the status says so'
+like "$(http /metrics)" 'tally_topic_partitions 12' 'and the metrics do'
+like "$(http /metrics)" 'tally_topic_partitions_served 9' '... both numbers'
+is "$(status_json | jq .ready)" 9 'what is served is ready'
+same_as_oracle 'and holds what producers wrote by the fixed number'
+stop_tallyd
+is $? 0 'it stops in order'
+
+# --- fewer, of a topic that was made again
+
+PARTITIONS=12
+start_tallyd d $OFTEN
+wait_ready 12 60
+kafka_do delete "$TOPIC" >>"$T/load.log" 2>&1 || die 'kafka-do delete'
+PARTITIONS=5
+make_topic "$TOPIC" 5 >>"$T/load.log" 2>&1
+fill 2500
+eventually 'a topic that was made again with fewer partitions: the new number is served' served '^5 5$' 60
+wait_ready 5 60
+is "$(status_json | jq -c '[.partitions[].partition]')" '[0,1,2,3,4]' 'by those that there are'
+wait_until 'all_read d'
+same_as_oracle 'they hold what the new log says'
+is "$(status_json | jq '[.partitions[].stats.records] | add')" 2500 'all of it, and nothing else'
+stop_tallyd
+is $? 0 'it stops in order'
+done_testing
