@@ -149,7 +149,10 @@ static const struct config_option options[] = {
 	  "How the group shares its partitions; the same in all members. The eager ones, range and "
 	  "roundrobin, take all partitions away at every change." },
 	{ "kafka", "partitions", CONFIG_NUMBER, AT(partitions, uint32_t), 0, 1024, .preset = "0",
-	  .prose = "Partitions that the topic must have; 0: as many as it has." },
+	  .prose =
+	  "Partitions by whose number streams are routed (hash % partitions); the topic must have as "
+	  "many at least, and those beyond are refused. 0: as many as it has; when that changes, all "
+	  "partitions are rebuilt." },
 	{ "kafka", "session_timeout", CONFIG_DURATION, AT(session_timeout_ms, uint32_t), SECOND,
 	  30 * MINUTE, .preset = "45s", .prose =
 	  "After so long without a heartbeat the group gives this instance's partitions to others. "

@@ -86,11 +86,12 @@ struct control_message {
 #define CONTROL_MAGIC 0x54414c59
 
 /* Exit codes of a worker. */
-#define EXIT_REBUILD  64 /* needs a new generation; the reason is in its stats */
-#define EXIT_HANDOFF  65 /* the handoff cannot be read: a bug, or a worker of another version */
-#define EXIT_ORPHAN   66 /* the supervisor was gone before we started */
-#define EXIT_CONFIG   67 /* librdkafka or the store refuses an option; logged */
-#define EXIT_LIBRARY  68 /* librdkafka has failed in a thread of its own: no record of ours is to blame */
+#define EXIT_REBUILD 64 /* needs a new generation; the reason is in its stats */
+#define EXIT_HANDOFF 65 /* the handoff cannot be read: a bug, or a worker of another version */
+#define EXIT_ORPHAN  66 /* the supervisor was gone before we started */
+#define EXIT_CONFIG  67 /* librdkafka or the store refuses an option; logged */
+#define EXIT_LIBRARY                                                                               \
+	68 /* librdkafka has failed in a thread of its own: no record of ours is to blame */
 #define EXIT_INTERNAL 70 /* an error that is not healed by trying again here; logged */
 
 #endif

@@ -88,6 +88,7 @@ static int create_meta(struct usage *usage, const struct usage_identity *identit
 	meta->identity.format = USAGE_FORMAT;
 	meta->next_offset = -1;
 	meta->fingerprint.offset = -1;
+	meta->anchor.offset = -1;
 	if (getrandom(meta->incarnation, sizeof(meta->incarnation), 0) != sizeof(meta->incarnation))
 		return ERR_IO;
 	store_begin(&txn, usage->store);
@@ -211,8 +212,16 @@ void usage_advance(
 {
 	must(next_offset > usage->pending.next_offset);
 	usage->pending.next_offset = next_offset;
-	if (fingerprint)
-		usage->pending.fingerprint = *fingerprint;
+	if (!fingerprint)
+		return;
+	usage->pending.fingerprint = *fingerprint;
+	if (usage->pending.anchor.offset < 0)
+		usage->pending.anchor = *fingerprint;
+}
+
+void usage_anchor(struct usage *usage, const struct usage_fingerprint *anchor)
+{
+	usage->pending.anchor = *anchor;
 }
 
 void usage_rewind(struct usage *usage, int64_t next_offset)

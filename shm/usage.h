@@ -94,8 +94,9 @@ struct usage_meta {
 	uint64_t sequence;		       /* last one used for the outbox */
 	int64_t next_offset;		       /* -1 = nothing read yet */
 	struct usage_fingerprint fingerprint;
-	int64_t clock_ms; /* "now" of the last commit */
-	uint64_t records; /* delivered, whatever became of them */
+	struct usage_fingerprint anchor; /* an older one, that the log was last seen to hold */
+	int64_t clock_ms;		 /* "now" of the last commit */
+	uint64_t records;		 /* delivered, whatever became of them */
 	uint64_t applied;
 	uint64_t bytes; /* of applied records and touches, cumulative */
 	uint64_t skipped[SKIP_REASONS];
@@ -163,6 +164,13 @@ void usage_quarantine(struct usage *usage, int64_t offset, struct store_bytes ra
  */
 void usage_advance(
 	struct usage *usage, int64_t next_offset, const struct usage_fingerprint *fingerprint);
+
+/*
+ * The log was seen to hold this record, and everything counted up to it is of
+ * that log.  Until the first call it is the first fingerprint there was.  Stored
+ * with the next commit that has something else to store.
+ */
+void usage_anchor(struct usage *usage, const struct usage_fingerprint *anchor);
 
 /* Counts a jump in offsets. */
 void usage_gap(struct usage *usage, uint64_t offsets);

@@ -440,7 +440,6 @@ static int run(struct daemon *d)
 	if (d->exit_code)
 		return d->exit_code;
 	log_init("supervisor", -1, (enum log_level)d->setup.config.log_level);
-	kafka_version_log();
 	umask(0007);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a full quota is an error, no death */
@@ -452,6 +451,7 @@ static int run(struct daemon *d)
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	bool started = !d->exit_code;
 	if (started) {
+		kafka_version_log();
 		log_info("start.done", "run_dir=%s topic=%s group=%s pid=%d",
 			d->setup.config.run_dir, d->setup.config.topic, d->setup.config.group,
 			getpid());

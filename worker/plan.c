@@ -130,11 +130,13 @@ static void plan_resume(const struct plan_facts *facts, struct plan *plan)
 		plan->from = max64(plan->from, min64(facts->time_offset, facts->end));
 	if (facts->print_offset >= facts->start)
 		plan->check = facts->print_offset;
+	if (facts->anchor_offset >= facts->start && facts->anchor_offset < facts->print_offset)
+		plan->anchor = facts->anchor_offset;
 }
 
 void plan_next(const struct plan_facts *facts, struct plan *plan)
 {
-	*plan = (struct plan){.action = PLAN_ASK, .target = facts->end, .check = -1};
+	*plan = (struct plan){.action = PLAN_ASK, .target = facts->end, .check = -1, .anchor = -1};
 	if (facts->end < 0 || facts->start < 0) {
 		plan->degraded = facts->failures > 0;
 		plan->ready_now = facts->ready_on_failure && plan->degraded && out_of_time(facts);

@@ -45,9 +45,10 @@ struct plan_facts {
 	int64_t time_offset; /* with TIME_FOUND */
 	enum plan_tail tail;
 	/* The store. */
-	int64_t stored;	      /* its next offset, when it may be resumed; else -1 */
-	int64_t print_offset; /* of its fingerprint; -1: it has none */
-	bool never_ready;     /* its generation has not reached a target yet */
+	int64_t stored;	       /* its next offset, when it may be resumed; else -1 */
+	int64_t print_offset;  /* of its fingerprint; -1: it has none */
+	int64_t anchor_offset; /* of its anchor, not above */
+	bool never_ready;      /* its generation has not reached a target yet */
 	/* Since when. */
 	uint32_t failures;  /* questions that failed */
 	uint64_t waited_ms; /* since the first question */
@@ -75,7 +76,8 @@ struct plan {
 	int64_t target; /* the log's end as a number: replay is done there */
 	int64_t check; /* read this offset first and compare it with the fingerprint; -1: nothing to
 			  compare */
-	int64_t gap;   /* offsets that are gone from the log and were not read */
+	int64_t anchor; /* compare this one before that; -1: nothing, or the same */
+	int64_t gap;	/* offsets that are gone from the log and were not read */
 };
 
 void plan_next(const struct plan_facts *facts, struct plan *plan);

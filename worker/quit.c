@@ -6,6 +6,7 @@
 #include "quit.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,23 +14,27 @@
 #include "shm/handoff.h"
 #include "shm/log.h"
 
+static char abort_line[160]; /* made before: a handler of signals can format nothing */
+
 static void on_abort(int sig)
 {
-	static const char line[] = "tally-worker: an assertion failed in a thread of librdkafka; "
-				   "the supervisor starts this worker again\n";
-
 	if (gettid() == getpid()) { /* ours: with a core, and on the record's account */
 		signal(sig, SIG_DFL);
 		raise(sig);
 		return;
 	}
-	(void)!write(STDERR_FILENO, line, sizeof(line) - 1);
+	(void)!write(STDERR_FILENO, abort_line, strlen(abort_line));
 	_exit(EXIT_LIBRARY);
 }
 
-void quit_by_library(void)
+void quit_by_library(unsigned partition)
 {
 	struct sigaction action = {.sa_handler = on_abort, .sa_flags = SA_NODEFER};
+
+	snprintf(abort_line, sizeof(abort_line),
+		"worker[%u] error worker.library_failed what=\"an assertion of the Kafka client\" "
+		"action=\"the supervisor starts it again\"\n",
+		partition);
 
 	sigemptyset(&action.sa_mask);
 	sigaction(SIGABRT, &action, NULL);

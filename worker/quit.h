@@ -24,6 +24,6 @@ _Noreturn void quit_orphan(const char *why);
  * against the record in hand, and that record is innocent of it.  One in the
  * main thread, or a SIGABRT from outside, is what it was.
  */
-void quit_by_library(void);
+void quit_by_library(unsigned partition);
 
 #endif

@@ -42,7 +42,8 @@ struct replay {
 	int64_t advanced; /* as the batch in usage knows it */
 	int64_t target, eof;
 	bool live;
-	struct usage_fingerprint print;
+	struct usage_fingerprint print, anchor;
+	bool placed; /* where it has started is shown */
 	/* the batch */
 	uint64_t records; /* read since the last commit */
 	uint64_t limit;	  /* commit at so many */
@@ -70,6 +71,7 @@ void replay_new(const struct replay_options *options, struct replay **out)
 		.now = options->now};
 	replay->next = replay->advanced = meta->next_offset;
 	replay->print = meta->fingerprint;
+	replay->anchor = meta->anchor;
 	replay->target = INT64_MAX;
 	replay->eof = -1;
 	replay->last_timestamp_ms = -1;
@@ -214,6 +216,8 @@ static void advance(struct replay *replay, const struct source_event *event)
 		.hash = usage_hash_record(
 			event->key, event->key_len, event->value, event->value_len),
 	};
+	if (replay->anchor.offset < 0)
+		replay->anchor = replay->print;
 	usage_advance(replay->o.usage, replay->next, &replay->print);
 	replay->advanced = replay->next;
 	facts_flag(replay->o.facts, FLAG_BAD_BATCH, false);
@@ -351,6 +355,10 @@ void replay_begin(struct replay *replay, const struct plan *plan)
 	if (plan->target < replay->target)
 		replay->target = plan->target;
 	replay->eof = -1;
+	if (plan->check >= 0) { /* it has been compared */
+		replay->anchor = replay->print;
+		usage_anchor(replay->o.usage, &replay->anchor);
+	}
 	go_back_to(replay, plan->from);
 	if (plan->gap > 0) {
 		usage_gap(replay->o.usage, (uint64_t)plan->gap);
@@ -359,7 +367,9 @@ void replay_begin(struct replay *replay, const struct plan *plan)
 			(long long)(replay->next + plan->gap));
 	}
 	skip_to(replay, plan->from);
-	stats_set(stats, start_offset, plan->from);
+	if (!replay->placed || plan->gap > 0)
+		stats_set(stats, start_offset, plan->from);
+	replay->placed = true;
 	stats_set(stats, target_offset, replay->target);
 	(void)replay_flush(replay);
 }
@@ -421,6 +431,11 @@ int64_t replay_next(const struct replay *replay)
 const struct usage_fingerprint *replay_fingerprint(const struct replay *replay)
 {
 	return &replay->print;
+}
+
+const struct usage_fingerprint *replay_anchor(const struct replay *replay)
+{
+	return &replay->anchor;
 }
 
 bool replay_held(const struct replay *replay)

@@ -75,6 +75,7 @@ void replay_check_lease(struct replay *replay);
 /* Next offset to read, and the last record read: as of now, committed or not. */
 int64_t replay_next(const struct replay *replay);
 const struct usage_fingerprint *replay_fingerprint(const struct replay *replay);
+const struct usage_fingerprint *replay_anchor(const struct replay *replay);
 bool replay_held(const struct replay *replay);
 
 #endif

@@ -27,6 +27,11 @@
 
 #define VERSION_2_2  0x02020000 /* the first with fetch.queue.backoff.ms */
 #define API_METADATA 3
+/* RD_KAFKA_RESP_ERR__LOG_TRUNCATION, from 2.1 on: the library may be newer than its header. */
+#define LOG_TRUNCATION (-139)
+#if RD_KAFKA_VERSION >= 0x02010000
+_Static_assert(RD_KAFKA_RESP_ERR__LOG_TRUNCATION == LOG_TRUNCATION, "librdkafka's own number");
+#endif
 
 struct source {
 	rd_kafka_t *client;
@@ -35,8 +40,8 @@ struct source {
 	int32_t partition;
 	int fd;
 	bool started;
-	_Atomic unsigned asked; /* requests for metadata that the client has sent */
-	unsigned trusted;	/* so many when reading was started */
+	_Atomic unsigned asked; /* requests for metadata, and answers to them */
+	unsigned trusted;	/* so many at source_trust */
 	bool doubt;		/* to be told */
 	struct log_limit client_limit, error_limit;
 	rd_kafka_message_t *batch[SOURCE_BATCH];
@@ -149,7 +154,8 @@ static void on_error(rd_kafka_t *client, int err, const char *text, void *opaque
 	unsigned swallowed;
 
 	(void)client;
-	if (!log_limit_pass(&source->error_limit, 10000, &swallowed))
+	if (!log_limit_pass(
+		    &source->error_limit, is_refusal(err, text) ? 30000 : 10000, &swallowed))
 		return;
 	log_quote(quoted, sizeof(quoted), text);
 	if (is_refusal(err, text))
@@ -162,7 +168,7 @@ static void on_error(rd_kafka_t *client, int err, const char *text, void *opaque
 			quoted, swallowed);
 }
 
-/* Called by the client's threads, before the answer can have any effect. */
+/* Both are called by the client's threads, before the answer can have any effect. */
 static rd_kafka_resp_err_t on_request(rd_kafka_t *client, int fd, const char *broker, int32_t id,
 	int16_t api, int16_t version, int32_t correlation, size_t size, void *arg)
 {
@@ -175,11 +181,23 @@ static rd_kafka_resp_err_t on_request(rd_kafka_t *client, int fd, const char *br
 	return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
+static rd_kafka_resp_err_t on_response(rd_kafka_t *client, int fd, const char *broker, int32_t id,
+	int16_t api, int16_t version, int32_t correlation, size_t size, int64_t rtt,
+	rd_kafka_resp_err_t err, void *arg)
+{
+	(void)rtt, (void)err;
+	return on_request(client, fd, broker, id, api, version, correlation, size, arg);
+}
+
 static rd_kafka_resp_err_t on_new(
 	rd_kafka_t *client, const rd_kafka_conf_t *conf, void *arg, char *why, size_t size)
 {
 	(void)conf, (void)why, (void)size;
-	return rd_kafka_interceptor_add_on_request_sent(client, "metadata", on_request, arg);
+	must(rd_kafka_interceptor_add_on_request_sent(client, "metadata", on_request, arg) ==
+		RD_KAFKA_RESP_ERR_NO_ERROR);
+	must(rd_kafka_interceptor_add_on_response_received(client, "metadata", on_response, arg) ==
+		RD_KAFKA_RESP_ERR_NO_ERROR);
+	return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
 int source_open(const struct handoff *handoff, struct source **out)
@@ -198,7 +216,8 @@ int source_open(const struct handoff *handoff, struct source **out)
 	rd_kafka_conf_set_log_cb(conf, on_log);
 	rd_kafka_conf_set_error_cb(conf, on_error);
 	rd_kafka_conf_set_opaque(conf, source);
-	rd_kafka_conf_interceptor_add_on_new(conf, "metadata", on_new, source);
+	must(rd_kafka_conf_interceptor_add_on_new(conf, "metadata", on_new, source) ==
+		RD_KAFKA_RESP_ERR_NO_ERROR);
 	source->client = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof(why));
 	if (!source->client) {
 		log_error("source.refused", "reason=%s hint=\"see kafka.properties\"",
@@ -235,11 +254,20 @@ void source_poll(struct source *source)
 
 /* --- reading ------------------------------------------------------------------------------- */
 
+void source_trust(struct source *source)
+{
+	source->trusted = atomic_load_explicit(&source->asked, memory_order_acquire);
+}
+
+void source_distrust(struct source *source)
+{
+	atomic_fetch_add_explicit(&source->asked, 1, memory_order_relaxed);
+}
+
 void source_start(struct source *source, int64_t offset)
 {
 	must(offset >= 0);
 	source_stop(source);
-	source->trusted = atomic_load_explicit(&source->asked, memory_order_acquire);
 	must(rd_kafka_consume_start_queue(
 		     source->topic, source->partition, offset, source->queue) == 0);
 	source->started = true;
@@ -285,15 +313,13 @@ size_t source_fetch(struct source *source, size_t max)
 /* What an error entry of the queue means to us. */
 static enum source_kind kind_of(rd_kafka_resp_err_t err)
 {
+	if ((int)err == LOG_TRUNCATION) /* looked at like the others: the fingerprint decides */
+		return SOURCE_OUT_OF_RANGE;
 	switch (err) {
 	case RD_KAFKA_RESP_ERR__PARTITION_EOF:
 		return SOURCE_END;
 	case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
 	case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE:
-#if RD_KAFKA_VERSION >= 0x02010000
-	case RD_KAFKA_RESP_ERR__LOG_TRUNCATION: /* looked at like the others: the fingerprint
-						   decides */
-#endif
 		return SOURCE_OUT_OF_RANGE;
 	case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
 	case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:

@@ -55,6 +55,15 @@ int source_open(const struct handoff *handoff, struct source **out);
 /* Readable when there may be something to fetch: an eventfd; the owner reads it before fetching. */
 int source_fd(const struct source *source);
 
+/*
+ * What is read from here on is compared with the store before it is counted: whatever the client
+ * asked until now is forgiven.  Before source_start.
+ */
+void source_trust(struct source *source);
+
+/* As if the client had asked: for whoever may have slept through it. */
+void source_distrust(struct source *source);
+
 /* Reads on from `offset`; stops what was read before. */
 void source_start(struct source *source, int64_t offset);
 
@@ -65,11 +74,12 @@ void source_stop(struct source *source);
  * Takes a batch off the queue, at most `max` events; only when the last batch is used up.  Returns
  * its size.
  *
- * When the client has asked for metadata since source_start, the only event is SOURCE_DOUBT, again
- * and again until the next source_start.  It asks when its leader is gone or says that it has no
+ * When the client has asked for metadata since source_trust, the only event is SOURCE_DOUBT, again
+ * and again until the next source_trust.  It asks when its leader is gone or says that it has no
  * such partition, and every topic.metadata.refresh.interval.ms besides: a topic that was deleted
  * and created again, or a log that was cut at a change of leader, does not go by without it (P07,
- * P08).  librdkafka tells of neither when the new log holds our offset: 2.0.2 fetches by name.
+ * P08), as long as a fetch is under way all the time.  librdkafka tells of neither when the new log
+ * holds our offset: 2.0.2 fetches by name.
  */
 size_t source_fetch(struct source *source, size_t max);
 

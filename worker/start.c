@@ -67,6 +67,13 @@ static void found(struct start *start)
 		plan->check >= 0 ? "yes" : "no");
 }
 
+static void check(struct start *start, const struct usage_fingerprint *print)
+{
+	start->checking = print;
+	due_in(start, start->handoff->stall_timeout_ms);
+	source_start(start->source, print->offset);
+}
+
 /* Carries out what the facts demand now. */
 static void proceed(struct start *start)
 {
@@ -79,6 +86,7 @@ static void proceed(struct start *start)
 		break;
 	case PLAN_TAIL:
 		start->round = 0;
+		source_trust(start->source);
 		read_tail(start);
 		break;
 	case PLAN_REBUILD:
@@ -90,10 +98,10 @@ static void proceed(struct start *start)
 		start->state = START_REBUILD;
 		break;
 	case PLAN_READ:
+		source_trust(start->source);
 		if (start->plan.check >= 0) {
 			start->state = START_CHECK;
-			due_in(start, start->handoff->stall_timeout_ms);
-			source_start(start->source, start->plan.check);
+			check(start, start->plan.anchor >= 0 ? &start->anchor : &start->print);
 		} else {
 			source_start(start->source, start->plan.from);
 			found(start);
@@ -119,12 +127,14 @@ void start_begin(struct start *start, const struct start_store *store, int64_t n
 		.start = -1,
 		.stored = store->next_offset,
 		.print_offset = store->print.offset,
+		.anchor_offset = store->anchor.offset,
 		.never_ready = store->never_ready,
 		.offsets_timeout_ms = handoff->offsets_timeout_ms,
 		.ready_on_failure = handoff->on_lookup_failure == ON_FAILURE_READY,
 	};
-	start->plan = (struct plan){.check = -1};
+	start->plan = (struct plan){.check = -1, .anchor = -1};
 	start->print = store->print;
+	start->anchor = store->anchor;
 	start->since_ms = plan_since_ms(now_ms, handoff->window_minutes, handoff->replay_margin_s);
 	start->beyond_ns = 0;
 	/* A second beginning so soon, and nothing read since: what was found did not hold.  Slower
@@ -153,6 +163,17 @@ static void note_failure(struct start *start, const char *error)
 			"topic=%s error=%s failures=%u suppressed=%u action=\"asking again\"",
 			start->handoff->topic, log_quote(quoted, sizeof(quoted), error),
 			start->facts.failures, swallowed);
+}
+
+static void note_unread(struct start *start, int64_t offset, const char *error)
+{
+	char quoted[256];
+	unsigned swallowed;
+
+	if (log_limit_pass(&start->unread_limit, 10000, &swallowed))
+		log_warn("start.unread",
+			"offset=%lld error=%s suppressed=%u action=\"asking again\"",
+			(long long)offset, log_quote(quoted, sizeof(quoted), error), swallowed);
 }
 
 bool start_answer(struct start *start, const struct locate_answer *answer)
@@ -214,6 +235,7 @@ static void tail_event(struct start *start, const struct source_event *event)
 			tail_ended(start);
 		break;
 	case SOURCE_BAD:
+		note_unread(start, start->facts.end - 1, event->error);
 		tail_is(start, TAIL_FAILED);
 		break;
 	case SOURCE_OUT_OF_RANGE:
@@ -249,8 +271,12 @@ static void check_event(struct start *start, const struct source_event *event)
 {
 	switch (event->kind) {
 	case SOURCE_RECORD:
-		if (!same_record(&start->print, event)) {
+		if (!same_record(start->checking, event)) {
 			check_failed(start);
+			break;
+		}
+		if (start->checking == &start->anchor) {
+			check(start, &start->print);
 			break;
 		}
 		/* What follows is read on, unless time allows to skip some of it. */
@@ -259,14 +285,18 @@ static void check_event(struct start *start, const struct source_event *event)
 		found(start);
 		break;
 	case SOURCE_END:
-		if (event->offset > start->print.offset)
+		if (event->offset > start->checking->offset)
 			check_failed(start);
 		break;
 	case SOURCE_OUT_OF_RANGE:
 	case SOURCE_UNKNOWN:
 	case SOURCE_DENIED:
 	case SOURCE_DOUBT:
+		source_stop(start->source);
+		wait_and_ask(start);
+		break;
 	case SOURCE_BAD:
+		note_unread(start, start->checking->offset, event->error);
 		source_stop(start->source);
 		wait_and_ask(start);
 		break;
@@ -298,7 +328,7 @@ void start_timer(struct start *start)
 		tail_is(start, TAIL_FAILED);
 		break;
 	case START_CHECK:
-		note_failure(start, "nothing arrives at the stored offset");
+		note_unread(start, start->checking->offset, "nothing arrives");
 		source_stop(start->source);
 		ask(start);
 		break;

@@ -26,7 +26,7 @@ enum start_state {
 	START_ASKING,  /* a question is under way */
 	START_WAITING, /* it will be asked again at due_ns */
 	START_TAIL,    /* reading the tail */
-	START_CHECK,   /* reading the record of the fingerprint */
+	START_CHECK,   /* reading the records of anchor and fingerprint */
 	START_FOUND,   /* plan says where; the source has been started there */
 	START_REBUILD  /* plan.reason says why */
 };
@@ -40,14 +40,15 @@ struct start {
 	struct source *source;
 	struct locate *locate;
 	struct plan_facts facts;
-	struct usage_fingerprint print;
+	struct usage_fingerprint print, anchor;
+	const struct usage_fingerprint *checking; /* one of the two, in START_CHECK */
 	int64_t since_ms;
 	unsigned question, round, seen;
 	uint64_t began_ns, beyond_ns;
 	int64_t began_at; /* next offset then */
 	bool again;	  /* only to see whether it is still the same log */
 	uint32_t backoff_ms;
-	struct log_limit limit;
+	struct log_limit limit, unread_limit;
 };
 
 /* All kept. */
@@ -57,7 +58,7 @@ void start_init(struct start *start, const struct handoff *handoff, struct sourc
 /* What is known of the store. */
 struct start_store {
 	int64_t next_offset; /* -1: nothing to resume */
-	struct usage_fingerprint print;
+	struct usage_fingerprint print, anchor;
 	bool never_ready;
 	bool again; /* nothing has failed: it is only to be seen whether the log is still the same */
 };

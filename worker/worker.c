@@ -205,7 +205,7 @@ void worker_run(const struct worker_parts *parts)
 	worker->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV);
 	must(worker->loop);
 	cpu_pin(parts->handoff->cpu);
-	quit_by_library();
+	quit_by_library(parts->handoff->partition);
 	make_threads(worker);
 	replay_new(&(struct replay_options){.handoff = parts->handoff,
 			   .table = parts->table,
@@ -218,6 +218,7 @@ void worker_run(const struct worker_parts *parts)
 	make_watchers(worker);
 	facts_second(parts->facts, parts->usage, host_boot_ns());
 	stats_set(worker->stats, replay_started_at, host_wall_ms());
+	worker->awake_ns = host_boot_ns();
 	worker_locate(worker, false);
 	ev_run(worker->loop, 0);
 	quit_internal("the event loop has ended", ERR_IO);

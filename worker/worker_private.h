@@ -34,6 +34,7 @@ struct worker {
 	unsigned watch_question;
 	int64_t watch_asked_at; /* our position when it was asked */
 	bool watch_waiting;
+	uint64_t awake_ns; /* when we last looked, and were free to read */
 	bool lookups_fail;
 	bool clock_off;
 	ev_io source_io, locate_io, control_io;

@@ -22,6 +22,8 @@
 #include "shm/err.h"
 #include "shm/log.h"
 
+#define ASLEEP_NS UINT64_C(500000000) /* two ticks missed; a fetch waits a tenth of a second */
+
 static void set_more(struct worker *worker, bool on)
 {
 	if (on)
@@ -78,6 +80,7 @@ void worker_locate(struct worker *worker, bool again)
 	struct start_store store = {
 		.next_offset = replay_next(worker->replay),
 		.print = *replay_fingerprint(worker->replay),
+		.anchor = *replay_anchor(worker->replay),
 		.never_ready = stats_get(worker->stats, ready_at) == 0,
 		.again = again,
 	};
@@ -98,7 +101,9 @@ static void begin_reading(struct worker *worker)
 
 	facts_flag(worker->p.facts, FLAG_DEGRADED, false);
 	replay_begin(worker->replay, plan);
-	watch_start(&worker->watch, replay_next(worker->replay), host_boot_ns());
+	/* A look whether it is still the same log must not hide that nothing arrives. */
+	if (!worker->start.again)
+		watch_start(&worker->watch, replay_next(worker->replay), host_boot_ns());
 	if (replay_is_live(worker->replay)) { /* it had lost its place */
 		worker_enter(worker, PHASE_LIVE);
 		return;
@@ -141,6 +146,13 @@ static void after_start(struct worker *worker)
 	set_due(worker);
 }
 
+/* Something arrives, though it cannot be read: that is no stall. */
+static void known_trouble(struct worker *worker)
+{
+	facts_flag(worker->p.facts, FLAG_BAD_BATCH, true);
+	watch_start(&worker->watch, replay_next(worker->replay), host_boot_ns());
+}
+
 /* Reads for `start` until it has what it wants; true: more is waiting. */
 static bool pump_start(struct worker *worker)
 {
@@ -151,7 +163,7 @@ static bool pump_start(struct worker *worker)
 		while (worker->phase == PHASE_LOCATING && source_next(worker->source, &event)) {
 			any = true;
 			if (event.kind == SOURCE_BAD)
-				facts_flag(worker->p.facts, FLAG_BAD_BATCH, true);
+				known_trouble(worker);
 			start_event(&worker->start, &event);
 			if (worker->start.state == START_FOUND ||
 				worker->start.state == START_REBUILD)
@@ -177,6 +189,8 @@ static void after_turn(struct worker *worker, enum replay_result result)
 		facts_flag(worker->p.facts, FLAG_DEGRADED, true);
 	if (result == REPLAY_NO_TOPIC || result == REPLAY_LOST_PLACE)
 		worker_locate(worker, false);
+	if (result == REPLAY_BAD)
+		known_trouble(worker);
 	if (result == REPLAY_DOUBT || result == REPLAY_BAD)
 		worker_locate(worker, true);
 	set_due(worker);
@@ -187,8 +201,24 @@ bool worker_is_reading(const struct worker *worker)
 	return worker->phase == PHASE_REPLAYING || worker->phase == PHASE_LIVE;
 }
 
+/*
+ * Who was not there, or had no room, for longer than a fetch waits at the broker
+ * may have had none under way when the log was replaced (P07).
+ */
+static void mind_the_gap(struct worker *worker)
+{
+	uint64_t now_ns = host_boot_ns();
+
+	if (replay_held(worker->replay))
+		return;
+	if (now_ns - worker->awake_ns > ASLEEP_NS)
+		source_distrust(worker->source);
+	worker->awake_ns = now_ns;
+}
+
 void worker_pump(struct worker *worker)
 {
+	mind_the_gap(worker);
 	if (worker->phase == PHASE_LOCATING)
 		set_more(worker, pump_start(worker));
 	else if (worker_is_reading(worker))
@@ -251,11 +281,11 @@ static void read_again(struct worker *worker)
 	source_start(worker->source, replay_next(worker->replay));
 }
 
-static void judge(struct worker *worker, int64_t end)
+static void judge(struct worker *worker, int64_t end, int64_t asked_at)
 {
 	uint64_t now_ns = host_boot_ns();
-	enum watch_verdict verdict = watch_end(&worker->watch, end, worker->watch_asked_at,
-		worker->p.handoff->stall_timeout_ms, now_ns);
+	enum watch_verdict verdict = watch_end(
+		&worker->watch, end, asked_at, worker->p.handoff->stall_timeout_ms, now_ns);
 
 	if (verdict == WATCH_FINE)
 		return;
@@ -266,7 +296,8 @@ static void judge(struct worker *worker, int64_t end)
 		(long long)replay_next(worker->replay), (long long)end, worker->watch.cures);
 	if (verdict == WATCH_GIVE_UP)
 		quit_internal("the log has more, but nothing arrives", ERR_TIMEOUT);
-	read_again(worker);
+	if (worker_is_reading(worker)) /* else it is about to be */
+		read_again(worker);
 }
 
 void worker_on_locate(struct ev_loop *loop, ev_io *io, int events)
@@ -286,14 +317,17 @@ void worker_on_locate(struct ev_loop *loop, ev_io *io, int events)
 		stats_set(worker->stats, log_start, answer.start);
 	}
 	if (worker->phase == PHASE_LOCATING) {
-		if (start_answer(&worker->start, &answer))
-			after_start(worker);
+		if (!start_answer(&worker->start, &answer))
+			return;
+		after_start(worker);
+		if (worker->start.again && answer.end >= replay_next(worker->replay))
+			judge(worker, answer.end, replay_next(worker->replay));
 	} else if (worker->watch_waiting && answer.id == worker->watch_question) {
 		worker->watch_waiting = false;
 		worker->lookups_fail = answer.end < 0;
 		facts_flag(worker->p.facts, FLAG_DEGRADED, worker->lookups_fail);
 		if (answer.end >= 0)
-			judge(worker, answer.end);
+			judge(worker, answer.end, worker->watch_asked_at);
 	}
 }
 

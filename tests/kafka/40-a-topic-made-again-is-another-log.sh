@@ -40,6 +40,21 @@ done
 wait_ready 5
 same_as_oracle 'after three more times, too'
 
+# While the workers sleep: no fetch of theirs is under way that could fail.
+before=$(fields "$(facts)" partition generation)
+pids=$(fields "$(facts)" pid)
+kill -STOP $pids
+at=$(now_ms)
+make_again
+fill $((SEED + 25)) 460 910 1600 210 0
+until_true 5 eval '[ $(($(now_ms) - at)) -gt 600 ]'
+kill -CONT $pids
+eventually 'while they sleep, too: each partition has what the new log has' count '^460 910 1600 210 0 $' 60
+wait_ready 5
+same_as_oracle 'and nothing else'
+like "$(comm -13 <(sort <<<"$before") <(fields "$(facts)" partition generation | sort) | cut -d' ' -f1 | tr '\n' ' ')" '^0 1 2 3 ' \
+	'the stores were made anew'
+
 # While nobody reads.
 stop_tallyd
 is $? 0 'it stops in order'

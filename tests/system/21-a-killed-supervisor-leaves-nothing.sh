@@ -71,7 +71,7 @@ round()
 	early) pause $((RANDOM % 1500)) ;;
 	assigned)
 		until_true 20 owns_or_died || stuck=$((stuck + 1))
-		pause $((RANDOM % 300))
+		pause $((RANDOM % 120))
 		;;
 	ready | rejoin | stopping)
 		wait_ready 8 60
@@ -105,7 +105,7 @@ note "states of the partitions then: $(for i in "${!STATES[@]}"; do printf '%s %
 [ $stuck = 0 ] || note "$stuck times killed in the broker's stuck rebalance"
 
 is $killed $((EARLY + ASSIGNED + READY + STOPPING)) 'so many times it was killed'
-ok 'in the middle of starts and replays, too' test $((${STATES[pending]:-0} + ${STATES[replaying]:-0})) -ge "$ASSIGNED"
+ok 'in the middle of starts and replays, too' test $((${STATES[pending]:-0} + ${STATES[replaying]:-0})) -ge $((ASSIGNED / 4))
 is "$survivors" '' 'no child was alive after a second'
 is "$unclean" '' 'none of the starts had ended by itself'
 

@@ -137,6 +137,24 @@ static int wait_for_end(int64_t within_ms, int64_t *last_ms)
 	return left;
 }
 
+/* What it is doing instead of being dead. */
+static void print_survivor(const struct child *child)
+{
+	char path[64], wchan[64] = "?", name[32], state = '?';
+	pid_t parent = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/wchan", child->pid);
+	file = fopen(path, "re");
+	if (file != NULL) {
+		(void)!fgets(wchan, sizeof(wchan), file);
+		fclose(file);
+	}
+	(void)read_stat(child->pid, name, &state, &parent);
+	printf("survivor: %d %s state=%c parent=%d wchan=%s\n", child->pid, child->name, state,
+		parent, wchan);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {{"within", required_argument, NULL, 'w'}, {0}};
@@ -159,6 +177,6 @@ int main(int argc, char **argv)
 	printf("children=%d last_ms=%lld\n", n_children, (long long)last_ms);
 	for (int i = 0; i < n_children; i++)
 		if (fds[i].fd >= 0)
-			printf("survivor: %d %s\n", children[i].pid, children[i].name);
+			print_survivor(&children[i]);
 	return left > 0;
 }

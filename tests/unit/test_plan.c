@@ -255,6 +255,22 @@ static void plan_does_not_wait_for_time_when_there_is_a_stored_offset(void **sta
 	assert_reads(&facts, 700, 699, 0);
 }
 
+static void plan_checks_an_older_record_first_when_there_is_one(void **state)
+{
+	struct plan_facts facts = resuming(700);
+
+	(void)state;
+	facts.anchor_offset = 500;
+	assert_int_equal(plan_of(&facts).anchor, 500);
+	assert_int_equal(plan_of(&facts).check, 699);
+	facts.anchor_offset = 99; /* below the log's start */
+	assert_int_equal(plan_of(&facts).anchor, -1);
+	facts.anchor_offset = 699; /* the same */
+	assert_int_equal(plan_of(&facts).anchor, -1);
+	facts.anchor_offset = -1;
+	assert_int_equal(plan_of(&facts).anchor, -1);
+}
+
 static void plan_checks_nothing_when_the_record_is_below_the_log_start(void **state)
 {
 	struct plan_facts facts = resuming(100);
@@ -414,6 +430,7 @@ int main(void)
 		cmocka_unit_test(plan_checks_even_when_nothing_is_left_to_read),
 		cmocka_unit_test(plan_skips_what_is_too_old_when_time_lies_above_the_stored_offset),
 		cmocka_unit_test(plan_does_not_wait_for_time_when_there_is_a_stored_offset),
+		cmocka_unit_test(plan_checks_an_older_record_first_when_there_is_one),
 		cmocka_unit_test(plan_checks_nothing_when_the_record_is_below_the_log_start),
 		cmocka_unit_test(
 			plan_looks_through_the_log_again_when_no_record_was_ever_delivered),
