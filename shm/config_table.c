@@ -168,7 +168,7 @@ static const struct config_option options[] = {
 	  .preset = "read_committed", .prose = "Which records of transactional producers count." },
 	{ "kafka", "properties", CONFIG_PROPERTIES, AT_TEXT(properties), 0, CONFIG_PROPERTIES_MAX,
 	  .preset = "", .example =
-	  "security.protocol: sasl_ssl\nsasl.mechanism: SCRAM-SHA-512\nsasl.username: tally", .prose =
+	  "security.protocol: sasl_ssl\nsasl.mechanism: PLAIN\nsasl.username: tally", .prose =
 	  "Any other property of librdkafka, as name: value. Those that Tally decides itself are "
 	  "refused, with the option to use instead. Passwords and keys are better off in "
 	  "kafka.secret_files." },

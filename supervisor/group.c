@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,11 +25,13 @@
 #include "shm/log.h"
 #include "supervisor/group.h"
 #include "supervisor/group_conf.h"
+#include "supervisor/group_trouble.h"
 #include "supervisor/lease.h"
 #include "supervisor/topic.h"
 
 #define DRAIN_MAX   1000 /* events in one turn of the loop */
 #define STATS_MS(c) ((uint64_t)GROUP_STATS_MS(c))
+#define DENIED_MS   60000
 
 struct group {
 	const struct config *config;
@@ -48,10 +49,15 @@ struct group {
 	uint64_t polled_at;
 	uint64_t boot_ahead_ns; /* CLOCK_BOOTTIME - CLOCK_MONOTONIC when we last looked */
 	uint64_t stats_at;	/* CLOCK_BOOTTIME ns of the last statistics */
-	enum group_state down;	/* what to call it while no broker can be had */
-	struct log_limit log_limit, refused_limit;
-	int refused_why; /* what the last such line was about */
+	enum group_state shown;
+	struct trouble trouble;
 };
+
+static void show(struct group *group, enum group_state state)
+{
+	group->shown = state;
+	group->on.state(group->on.arg, state);
+}
 
 /* --------------------------------------------------------------------- rebalance */
 
@@ -130,7 +136,7 @@ static void on_revoke(struct group *group, const uint32_t *list, size_t n)
 	group->unanswered++;
 	group->member = loss != GROUP_LOSS;
 	if (loss == GROUP_LOSS)
-		group->on.state(group->on.arg, GROUP_LOST);
+		show(group, GROUP_LOST);
 	group->on.revoked(group->on.arg, list, n, loss);
 }
 
@@ -140,14 +146,14 @@ static void on_assign(struct group *group, const uint32_t *list, size_t n)
 	log_info("group.assign", "partitions=%zu protocol=%s", n, full ? "eager" : "cooperative");
 	answer_assign(group);
 	group->member = group->assigned = true;
-	group->on.state(group->on.arg, GROUP_MEMBER);
+	show(group, GROUP_MEMBER);
 	if (!group->closing)
 		group->on.assigned(group->on.arg, list, n, full);
 }
 
 static void on_lost_all(struct group *group, const uint32_t *list, size_t n)
 {
-	group->on.state(group->on.arg, GROUP_LOST);
+	show(group, GROUP_LOST);
 	group->unanswered++;
 	group->on.revoked(group->on.arg, list, n, GROUP_LOSS);
 }
@@ -189,6 +195,21 @@ static uint64_t monotonic_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
+/* What was shown instead of "member" is no longer so: the session has outlived it. */
+static bool is_over(const struct group *group)
+{
+	switch (group->shown) {
+	case GROUP_NO_BROKER:
+	case GROUP_LOGIN_REFUSED:
+	case GROUP_TLS_FAILED:
+		return true;
+	case GROUP_NOT_ALLOWED: /* said again at each refresh of the metadata */
+		return !trouble_denied(&group->trouble, DENIED_MS);
+	default:
+		return false;
+	}
+}
+
 /*
  * librdkafka's clock stands still while the machine sleeps, the broker's does
  * not.  The distance between the two clocks only grows, so the one seen the
@@ -205,9 +226,8 @@ static void on_stats(struct group *group, rd_kafka_event_t *event)
 			&joining) &&
 		(regular || !joining)) {
 		group->on.contact(group->on.arg, contact + group->boot_ahead_ns);
-		/* The brokers were away, and are back before the session was over. */
-		if (group->member)
-			group->on.state(group->on.arg, GROUP_MEMBER);
+		if (group->member && is_over(group))
+			show(group, GROUP_MEMBER);
 	}
 	group->boot_ahead_ns = ahead;
 	group->stats_at = now;
@@ -230,106 +250,25 @@ static void on_fatal(struct group *group)
 	group->on.fatal(group->on.arg, line, err == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID);
 }
 
-static bool is_acl(rd_kafka_resp_err_t err)
-{
-	return err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED ||
-	       err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
-}
-
-/* What an error of a connection says about why there is none. */
-static enum group_state why_down(rd_kafka_resp_err_t err, const char *text)
-{
-	if (err == RD_KAFKA_RESP_ERR__AUTHENTICATION || strstr(text, "SASL "))
-		return GROUP_LOGIN_REFUSED;
-	if (err == RD_KAFKA_RESP_ERR__SSL || strstr(text, "SSL routines") ||
-		strstr(text, "incorrect security.protocol"))
-		return GROUP_TLS_FAILED;
-	return GROUP_NO_BROKER;
-}
-
-/* A line every half minute, and at once when it is about something else. */
-static bool may_complain(struct group *group, int why, unsigned *swallowed)
-{
-	if (group->refused_why != why)
-		group->refused_limit = (struct log_limit){0};
-	group->refused_why = why;
-	return log_limit_pass(&group->refused_limit, 30000, swallowed);
-}
-
-/* Tried again for ever, like the others: an ACL may be granted at any time. */
-static void on_not_allowed(struct group *group, rd_kafka_resp_err_t err)
-{
-	bool topic = err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
-	unsigned more;
-	group->on.state(group->on.arg, GROUP_NOT_ALLOWED);
-	if (!may_complain(group, err, &more))
-		return;
-	log_error("kafka.refused",
-		"reason=not_allowed %s=%s error=%s action=\"grant %s on that %s\" suppressed=%u",
-		topic ? "topic" : "group", topic ? group->config->topic : group->config->group,
-		rd_kafka_err2name(err), topic ? "DESCRIBE and READ" : "READ",
-		topic ? "topic" : "group", more);
-}
-
-/* Tried again for ever: brokers can be put right as well as we. */
-static void on_refused(struct group *group, enum group_state why, const char *error)
-{
-	char text[400];
-	unsigned more;
-	if (!may_complain(group, -(int)why, &more))
-		return;
-	log_error("kafka.refused", "reason=%s error=%s action=\"%s\" suppressed=%u",
-		group_state_word(why), log_quote(text, sizeof text, error),
-		why == GROUP_TLS_FAILED
-			? "check security.protocol and ssl.* in kafka.properties"
-			: "check sasl.* in kafka.properties; for SCRAM see tallyd --version too",
-		more);
-}
-
 static void on_error(struct group *group, rd_kafka_event_t *event)
 {
 	rd_kafka_resp_err_t err = rd_kafka_event_error(event);
-	char text[300];
-	unsigned more;
+	enum group_state state;
 	if (rd_kafka_event_error_is_fatal(event) || err == RD_KAFKA_RESP_ERR__FATAL) {
 		on_fatal(group);
 		return;
 	}
-	if (is_acl(err)) {
-		on_not_allowed(group, err);
-		return;
-	}
-	if (err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
-		group->on.state(group->on.arg, group->down);
-	else
-		group->down = why_down(err, rd_kafka_event_error_string(event));
-	if (group->down != GROUP_NO_BROKER) {
-		if (err != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
-			on_refused(group, group->down, rd_kafka_event_error_string(event));
-		return;
-	}
-	if (log_limit_pass(&group->log_limit, 5000, &more))
-		log_warn("group.error", "code=%s error=%s suppressed=%u", rd_kafka_err2name(err),
-			log_quote(text, sizeof text, rd_kafka_event_error_string(event)), more);
+	state = trouble_error(&group->trouble, err, rd_kafka_event_error_string(event));
+	if (state != GROUP_STATES)
+		show(group, state);
 }
 
 static void on_log(struct group *group, rd_kafka_event_t *event)
 {
 	const char *facility, *message;
-	char text[512];
-	unsigned more;
 	int level;
-	if (rd_kafka_event_log(event, &facility, &message, &level))
-		return;
-	/* FAIL comes as an error event too; CONF shows values that may be secrets. */
-	if (!strcmp(facility, "CONF"))
-		return;
-	if (level > LOG_WARNING || !strcmp(facility, "FAIL"))
-		log_debug("kafka.log", "facility=%s text=%s", facility,
-			log_quote(text, sizeof text, message));
-	else if (log_limit_pass(&group->log_limit, 1000, &more))
-		log_warn("kafka.log", "facility=%s text=%s suppressed=%u", facility,
-			log_quote(text, sizeof text, message), more);
+	if (!rd_kafka_event_log(event, &facility, &message, &level))
+		trouble_log(&group->trouble, level, facility, message);
 }
 
 /* ------------------------------------------------------------------------ the queue */
@@ -405,7 +344,7 @@ static void subscribe(struct group *group)
 	if (err)
 		log_error("group.subscribe_failed", "error=%s", rd_kafka_err2name(err));
 	group->subscribed = !err;
-	group->on.state(group->on.arg, GROUP_JOINING);
+	show(group, GROUP_JOINING);
 }
 
 void group_ask_topic(struct group *group)
@@ -424,14 +363,15 @@ static void on_topic(struct ev_loop *loop, ev_io *w, int revents)
 	log_quote(quoted, sizeof quoted, why);
 	if (state == TOPIC_NO_BROKER) {
 		log_warn("topic.waiting", "reason=%s brokers=%s error=%s",
-			group_state_word(group->down), group->config->brokers, quoted);
-		group->on.state(group->on.arg, group->down);
+			group_state_word(group->trouble.down), group->config->brokers, quoted);
+		show(group, group->trouble.down);
 	} else if (state == TOPIC_MISSING) {
 		log_warn("topic.waiting", "reason=missing topic=%s error=%s", group->config->topic,
 			quoted);
-		group->on.state(group->on.arg, GROUP_NO_TOPIC);
+		show(group, GROUP_NO_TOPIC);
 	} else if (state == TOPIC_REFUSED) {
-		on_not_allowed(group, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+		show(group, trouble_error(&group->trouble,
+				    RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, why));
 	} else if (state == TOPIC_FOUND) {
 		group->on.partitions(group->on.arg, partitions);
 		if (!group->subscribed && !group->closing)
@@ -487,7 +427,7 @@ int group_start(const struct config *config, struct ev_loop *loop,
 	group->on = *events;
 	group->loop = loop;
 	group->fd = -1;
-	group->down = GROUP_NO_BROKER;
+	trouble_init(&group->trouble, config);
 	group->boot_ahead_ns = host_boot_ns() - monotonic_ns();
 	group->polled_at = host_boot_ns();
 	int err = open_member(group, conf, why);
@@ -529,25 +469,25 @@ static void unwatch(struct group *group)
 	rd_kafka_queue_io_event_enable(group->queue, -1, NULL, 0);
 }
 
-void group_free(struct group **group, bool clean)
+bool group_free(struct group **group, bool clean)
 {
 	struct group *g = *group;
 	if (!g)
-		return;
+		return true;
 	if (g->topic)
 		unwatch(g);
 	topic_free(&g->topic);
 	if (g->queue)
 		rd_kafka_queue_destroy(g->queue);
 	/* Before 2.3 librdkafka aborts when it frees a joined client that never had an assignment. */
-	if (g->rk && !g->assigned && rd_kafka_version() < 0x02030000)
-		g->rk = NULL; /* we end next */
-	if (g->rk && clean)
+	bool left = g->rk && !g->assigned && rd_kafka_version() < 0x02030000;
+	if (g->rk && clean && !left)
 		rd_kafka_destroy(g->rk);
-	else if (g->rk)
+	else if (g->rk && !left)
 		rd_kafka_destroy_flags(g->rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
 	if (g->fd >= 0)
 		close(g->fd);
 	free(g);
 	*group = NULL;
+	return !left;
 }

@@ -80,8 +80,12 @@ void group_close(struct group *group);
 /* CLOCK_BOOTTIME ns of the last time the queue was drained: the watchdog's question. */
 uint64_t group_polled_at(const struct group *group);
 
-/* `clean` false: do not try to leave the group (after a fatal error, or at a deadline). */
-void group_free(struct group **group, bool clean);
+/*
+ * `clean` false: do not try to leave the group (after a fatal error, or at a
+ * deadline).  False: the client could not be freed without aborting; its threads
+ * live on and use the configuration, so end with _exit.
+ */
+bool group_free(struct group **group, bool clean);
 
 /* The Kafka properties a worker gets, beside its own: calls `add` for each. */
 void group_worker_properties(const struct config *config,

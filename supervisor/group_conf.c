@@ -11,6 +11,7 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "shm/err.h"
@@ -40,6 +41,11 @@ static void set(void *arg, const char *name, const char *value)
 {
 	struct conf_builder *b = arg;
 	char message[400];
+	/* Workers see by it whether a topic is still the same, the member whether it has grown. */
+	if (!b->why[0] && !strcmp(name, "topic.metadata.refresh.interval.ms") && value[0] == '-')
+		snprintf(b->why, 512,
+			"kafka.properties: %s: must not be off; Tally depends on it, 30000 is good",
+			name);
 	if (b->why[0])
 		return;
 	rd_kafka_conf_res_t result =

@@ -33,7 +33,7 @@ static const struct kafka_gap gaps[] = {
 	  "Tally refuses that property" },
 	{ ALWAYS, 0x020300, "close_before_assign",
 	  "freeing a cooperative-sticky member before its first assignment may abort (#4381)",
-	  "a stop in the first seconds may end with SIGABRT; nothing is lost" },
+	  "a stop in the first seconds leaves the client to the end of the process" },
 	{ ALWAYS, 0x020300, "producer_desync",
 	  "an idempotent producer may end with a fatal error after a lost connection (#4438)",
 	  "its records are still in the outbox" },

@@ -413,13 +413,17 @@ static void finish(struct daemon *d)
 	last_exit_code = d->exit_code;
 	signal(SIGALRM, give_up);
 	alarm(10);
-	group_free(&d->group, d->group_closed && !d->exit_code);
+	bool freed = group_free(&d->group, d->group_closed && !d->exit_code);
 	query_free(&d->query);
 	fleet_free(&d->fleet);
 	table_detach(&d->table);
 	rundir_close(&d->rundir);
 	if (d->loop)
 		ev_loop_destroy(d->loop);
+	if (!freed) {
+		log_info("stop.done", "exit_code=%d client=left", d->exit_code);
+		_exit(d->exit_code);
+	}
 	config_free(&d->setup.config);
 }
 
@@ -439,7 +443,6 @@ static int run(struct daemon *d)
 	d->exit_code = setup_load(d->config_path, &d->setup);
 	if (d->exit_code)
 		return d->exit_code;
-	log_init("supervisor", -1, (enum log_level)d->setup.config.log_level);
 	umask(0007);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a full quota is an error, no death */
