@@ -226,7 +226,7 @@ void usage_anchor(struct usage *usage, const struct usage_fingerprint *anchor)
 
 void usage_rewind(struct usage *usage, int64_t next_offset)
 {
-	must(usage->pending.fingerprint.offset < 0);
+	must(next_offset > usage->pending.fingerprint.offset);
 	usage->pending.next_offset = next_offset;
 }
 

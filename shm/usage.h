@@ -175,7 +175,7 @@ void usage_anchor(struct usage *usage, const struct usage_fingerprint *anchor);
 /* Counts a jump in offsets. */
 void usage_gap(struct usage *usage, uint64_t offsets);
 
-/* Back to a lower offset.  Only while no fingerprint is known, that is, nothing was delivered. */
+/* Back to a lower offset, above the fingerprint's: nothing was delivered in between. */
 void usage_rewind(struct usage *usage, int64_t next_offset);
 
 /* Appended records waiting for a commit; and whether a commit would change anything. */

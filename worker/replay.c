@@ -191,11 +191,25 @@ static void set_due(struct replay *replay)
 
 /* --- reading ------------------------------------------------------------------------------- */
 
+/* Only to where nothing was delivered yet: it is looked through again. */
+static void go_back_to(struct replay *replay, int64_t offset)
+{
+	if (offset >= replay->next)
+		return;
+	usage_rewind(replay->o.usage, offset);
+	replay->next = replay->advanced = offset;
+}
+
 /* Offsets in between hold markers of transactions, aborted records, or were compacted away: no gap. */
 static void take_record(struct replay *replay, const struct source_event *event, int64_t now)
 {
-	if (event->offset < replay->next)
-		return; /* delivered before */
+	if (event->offset < replay->next) {
+		if (event->offset <= replay->print.offset || replay->next > replay->advanced)
+			return; /* delivered before */
+		/* Between our last record and our offset there was none when we passed them: what
+		 * is there now came after the log was cut, which took nothing that was counted. */
+		go_back_to(replay, event->offset);
+	}
 	/* Published before the record is touched: should it kill us, the supervisor knows which. */
 	stats_set(replay->o.facts->stats, in_hand, event->offset + 1);
 	if (apply_record(replay->o.usage, replay->o.handoff, event, now) == SKIP_NONE)
@@ -337,15 +351,6 @@ enum replay_result replay_turn(struct replay *replay)
 }
 
 /* --- around it ----------------------------------------------------------------------------- */
-
-/* Only where nothing was delivered yet: it is looked through again. */
-static void go_back_to(struct replay *replay, int64_t offset)
-{
-	if (offset >= replay->next)
-		return;
-	usage_rewind(replay->o.usage, offset);
-	replay->next = replay->advanced = offset;
-}
 
 void replay_begin(struct replay *replay, const struct plan *plan)
 {

@@ -17,7 +17,7 @@
 
 #define BACKOFF_MIN_MS 100
 #define BACKOFF_MAX_MS 5000
-#define SOON_MS	       30000
+#define SOON_MS	       2000
 
 static uint64_t ms_since(uint64_t then_ns)
 {
@@ -60,6 +60,7 @@ static void found(struct start *start)
 	const struct plan *plan = &start->plan;
 
 	start->state = START_FOUND;
+	start->found_ns = host_boot_ns();
 	start->due_ns = 0;
 	log_line(start->again ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "start.found",
 		"from=%lld target=%lld log_start=%lld gap=%lld checked=%s", (long long)plan->from,
@@ -137,9 +138,9 @@ void start_begin(struct start *start, const struct start_store *store, int64_t n
 	start->anchor = store->anchor;
 	start->since_ms = plan_since_ms(now_ms, handoff->window_minutes, handoff->replay_margin_s);
 	start->beyond_ns = 0;
-	/* A second beginning so soon, and nothing read since: what was found did not hold.  Slower
+	/* So soon after it was found, and nothing read since: what was found did not hold.  Slower
 	 * each time. */
-	soon = start->began_ns && ms_since(start->began_ns) < SOON_MS &&
+	soon = start->found_ns && ms_since(start->found_ns) < SOON_MS &&
 	       store->next_offset == start->began_at;
 	start->began_ns = host_boot_ns();
 	start->began_at = store->next_offset;

@@ -44,7 +44,7 @@ struct start {
 	const struct usage_fingerprint *checking; /* one of the two, in START_CHECK */
 	int64_t since_ms;
 	unsigned question, round, seen;
-	uint64_t began_ns, beyond_ns;
+	uint64_t began_ns, found_ns, beyond_ns;
 	int64_t began_at; /* next offset then */
 	bool again;	  /* only to see whether it is still the same log */
 	uint32_t backoff_ms;

@@ -5,8 +5,8 @@
 #
 # A minimal Debian 12 is bootstrapped into a directory; the committed tree is copied into it and
 # `make demo` and `make check` run there, chrooted, in a mount and PID namespace of their own, so
-# that no package of this machine hides a missing install step.  apt's mirrors and proxies are this
-# machine's.  Everything is gone afterwards.  BARE_CHECK=target runs another target than `check`.
+# that no package of this machine hides a missing install step.  apt's mirrors and proxies and the
+# certificates that are trusted are this machine's.  Everything is gone afterwards.  BARE_CHECK=target runs another target than `check`.
 set -eu
 what=${1:-all}
 cd "$(dirname "$0")/../.."
@@ -26,6 +26,8 @@ for conf in /etc/apt/apt.conf.d/*; do	# only what says where packages come from
 	grep -qi 'proxy\|Acquire' "$conf" 2>/dev/null && cp "$conf" "$ROOT/etc/apt/apt.conf.d/"
 done
 cp /etc/resolv.conf /etc/hosts "$ROOT/etc/" 2>/dev/null || :
+cp /usr/local/share/ca-certificates/*.crt "$ROOT/usr/local/share/ca-certificates/" 2>/dev/null &&
+	chroot "$ROOT" update-ca-certificates >/dev/null 2>&1
 mkdir "$ROOT/tally"
 git archive HEAD | tar -x -C "$ROOT/tally"
 

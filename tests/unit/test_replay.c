@@ -342,6 +342,27 @@ static void replay_goes_back_when_nothing_was_ever_delivered(void **state)
 	end(&b);
 }
 
+/* The log was cut behind our last record, where we had passed over offsets without a record. */
+static void replay_counts_records_that_came_where_there_were_none(void **state)
+{
+	struct bench b;
+	struct plan plan = {.action = PLAN_READ, .from = 30, .target = 30};
+
+	(void)state;
+	start(&b);
+	read_some(&b, 10);
+	replay_begin(b.replay, &plan); /* markers only */
+	assert_int_equal(usage_meta(b.usage)->next_offset, 30);
+	fake.offset = 10;
+	assert_int_equal(read_some(&b, 10), 20);
+	assert_int_equal(usage_meta(b.usage)->next_offset, 20);
+	assert_int_equal(usage_meta(b.usage)->fingerprint.offset, 19);
+	fake.offset = 15;
+	assert_int_equal(read_some(&b, 10), 25);
+	assert_int_equal(usage_meta(b.usage)->next_offset, 25);
+	end(&b);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, each_setup)
@@ -353,6 +374,7 @@ int main(void)
 		TEST(replay_keeps_its_target_when_it_begins_again),
 		TEST(replay_tells_no_gap_when_offsets_hold_no_record),
 		TEST(replay_goes_back_when_nothing_was_ever_delivered),
+		TEST(replay_counts_records_that_came_where_there_were_none),
 	};
 
 	seed = schedule_seed();
