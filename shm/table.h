@@ -12,9 +12,12 @@
  * *and* the table is not retired.  A frozen supervisor must not leave its
  * readers answering.
  *
- * The number of partitions changes only while no word is ready; the ready words
- * that follow name stores that were made for the new number.  A reader takes
- * the number first, then words, and looks at the number once more in the end.
+ * The number of partitions is the routing's: a stream belongs to hash % it.  It
+ * changes only while no word is ready; the ready words that follow name stores
+ * that were made for the new number.  A reader takes the number first, then
+ * words, reads a store only when that says the same number, and looks at the
+ * head's once more in the end.  What the topic has is another field: more, or
+ * fewer, when kafka.partitions is set or the table too small.
  *
  * The file is replaced, never resized; the old one is marked retired and all
  * its words PART_FREE before the new one is renamed into place.
@@ -24,14 +27,15 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "shm/host.h"
 #include "shm/segment.h"
 
 #define TABLE_NAME	 "table"
-#define TABLE_VERSION	 1
-#define TABLE_CAPACITY	 1024 /* most partitions of a topic that one instance can serve */
+#define TABLE_VERSION	 2
+#define TABLE_CAPACITY	 1024 /* most partitions that one instance can serve */
 #define TABLE_TOPIC_SIZE 256
 #define TABLE_NAME_SIZE	 64
 
@@ -42,7 +46,7 @@ enum part_state {
 	PART_READY,	/* caught up: readers may answer from it */
 	PART_DRAINING,	/* being revoked: nobody answers from it, its worker is ending */
 	PART_PARKED,	/* lost: store kept, nobody answers from it */
-	PART_FAILED,	/* ours, but cannot be served; see death/reason */
+	PART_FAILED,	/* ours, but cannot be served: see its death; or no part of the routing */
 	PART_STOPPED,	/* the supervisor has stopped in order; store kept */
 	PART_STATES
 };
@@ -141,9 +145,10 @@ struct table_head {
 	_Atomic uint64_t limits_version;
 	_Atomic uint64_t rebalances; /* assignments received */
 	_Atomic uint64_t lost_events;
-	_Atomic uint32_t
-		topic_partitions; /* that the topic has: others when kafka.partitions is set */
+	_Atomic uint32_t topic_partitions; /* that the topic has, served or not; 0 = not known */
 };
+_Static_assert(offsetof(struct table_head, partitions) == 784, "file format");
+_Static_assert(offsetof(struct table_head, topic_partitions) == 832, "file format");
 
 /* Slots start on their own page, after the head. */
 #define TABLE_SLOTS_AT	  4096

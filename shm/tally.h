@@ -248,7 +248,7 @@ struct tally_cursor {
 int tally_streams(struct tally *tally, const char *tenant, struct tally_cursor *cursor,
 	struct tally_stream *out, size_t cap, size_t *n, struct tally_basis *basis);
 
-/* One (partition, tenant, policy) usage, for tests and tools that compare partition by partition. */
+/* One (partition, tenant, policy) usage, for tests and tools that compare partitions. */
 struct tally_part_usage {
 	uint64_t generation;
 	int64_t next_offset;

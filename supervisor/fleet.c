@@ -4,6 +4,7 @@
  *	assigned --> part_event(ON_ASSIGNED) --> pump: 8 starts a turn, as tokens allow
  *	revoked  --> part_event(ON_REVOKED)  --> all gone, or the deadline --> released
  *	contact  --> lease --> every slot that is ours
+ *	count    --> fleet_routing.c
  *
  * A token is held by every worker that is replaying or about to: that is what
  * costs memory and processor, so that is what is bounded.  One that only waits
@@ -23,8 +24,6 @@
 
 #define STARTS_PER_TURN 8
 #define PUMP_S		0.05
-/* Ticks.  librdkafka's assignor keeps what has gone with a topic that was made anew: no end of it. */
-#define ASKS_WHILE_HELD 30
 #define FROZEN_NS	UINT64_C(2000000000) /* at least two ticks missed */
 
 /* ------------------------------------------------------------------------- events */
@@ -152,104 +151,6 @@ void fleet_changed(struct fleet *fleet)
 
 /* ------------------------------------------------------------------- from the group */
 
-/* The one place where it changes: what is logged after this was done under it. */
-static void set_routing(struct fleet *fleet, uint32_t partitions)
-{
-	uint32_t before = fleet->partitions;
-	fleet->partitions = partitions;
-	atomic_store(&table_head_mut(fleet->opt.table)->partitions, partitions);
-	if (before)
-		log_warn("topic.partitions_changed",
-			"topic=%s from=%u to=%u action=\"every partition gets a new generation\"",
-			fleet->opt.config->topic, before, partitions);
-	else
-		log_info("topic.found", "topic=%s partitions=%u", fleet->opt.config->topic,
-			partitions);
-}
-
-/* Made anew with fewer partitions, it is another log: offsets mean nothing there. */
-static void forget_quarantine(struct part *part)
-{
-	part->n_quarantine = 0;
-	atomic_store(&part_slot(part)->quarantined, 0);
-}
-
-/*
- * Another number of partitions routes every stream anew, so no store is right
- * any more.  A reader that takes the new routing from the head must find no
- * word that lets it into an old store: the words go first, then the head
- * changes; generations of the new routing are published from the loop, later.
- */
-static void recount(struct fleet *fleet, uint32_t partitions)
-{
-	fleet->busy++;
-	for (uint32_t p = 0; p < TABLE_CAPACITY; p++) {
-		if (partitions < fleet->partitions)
-			forget_quarantine(&fleet->parts[p]);
-		if (fleet->parts[p].life != LIFE_FREE)
-			part_event(&fleet->parts[p], ON_RECOUNT);
-	}
-	rundir_evict_leftovers(fleet->opt.rundir);
-	set_routing(fleet, partitions);
-	fleet->busy--;
-	fleet_changed(fleet);
-}
-
-/* The topic has a count that we do not go along with. */
-static void keep_routing(struct fleet *fleet)
-{
-	uint32_t has = fleet->topic_partitions;
-	if (has == fleet->partitions)
-		log_info("topic.partitions_restored", "topic=%s partitions=%u",
-			fleet->opt.config->topic, has);
-	else if (has < fleet->partitions)
-		log_error("topic.partitions_missing",
-			"topic=%s has=%u served=%u action=\"streams that belong to the missing "
-			"ones "
-			"are lost: give the topic %u partitions, or change kafka.partitions and "
-			"restart\"",
-			fleet->opt.config->topic, has, fleet->partitions, fleet->partitions);
-	else
-		log_error("topic.partitions_refused", "topic=%s has=%u served=%u action=\"%s\"",
-			fleet->opt.config->topic, has, fleet->partitions,
-			fleet->opt.config->partitions
-				? "partitions beyond kafka.partitions are not served; when all "
-				  "producers use the new number, set it and restart"
-				: "the topic has more partitions than one instance can serve; use "
-				  "a topic with at most 1024");
-}
-
-static bool is_held(const struct part *part)
-{
-	return part->life == LIFE_QUEUED && part_is_beyond(part);
-}
-
-void fleet_partitions(struct fleet *fleet, uint32_t partitions)
-{
-	/* While we stop, what is ready answers until it has ended: by the routing it was made for. */
-	if (fleet->stopping || partitions == fleet->topic_partitions)
-		return;
-	fleet->topic_partitions = partitions;
-	atomic_store(&table_head_mut(fleet->opt.table)->topic_partitions, partitions);
-	if (!fleet->partitions) {
-		set_routing(fleet, partitions);
-	} else if (!fleet_follows(fleet)) {
-		keep_routing(fleet);
-	} else if (partitions != fleet->partitions) {
-		recount(fleet, partitions);
-	}
-	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
-		if (is_held(&fleet->parts[p]))
-			part_show_queued(&fleet->parts[p]);
-}
-
-/* Given what we do not know of: others have newer metadata than we. */
-static void ask_topic(struct fleet *fleet)
-{
-	if (fleet->opt.ask_topic && !fleet->stopping)
-		fleet->opt.ask_topic(fleet->opt.arg);
-}
-
 static bool lists(const uint32_t *list, size_t n, uint32_t number)
 {
 	for (size_t i = 0; i < n; i++)
@@ -289,8 +190,7 @@ void fleet_assigned(struct fleet *fleet, const uint32_t *list, size_t n, bool fu
 	if (full)
 		drop_absent(fleet, list, n);
 	start_grace(fleet);
-	fleet->asks = ASKS_WHILE_HELD;
-	ask_topic(fleet); /* growth is what rebalances a group, too */
+	fleet_ask_anew(fleet); /* growth is what rebalances a group, too */
 }
 
 static void on_grace(struct ev_loop *loop, ev_timer *w, int revents)
@@ -341,7 +241,7 @@ void fleet_revoked(struct fleet *fleet, const uint32_t *list, size_t n, enum gro
 		part_event(&fleet->parts[list[i]], event);
 	fleet->busy--;
 	fleet_changed(fleet);
-	ask_topic(fleet); /* it may have been made anew */
+	fleet_ask_topic(fleet); /* it may have been made anew */
 }
 
 void fleet_contact(struct fleet *fleet, uint64_t boot_ns)
@@ -379,14 +279,6 @@ static void look_at(struct part *part, uint64_t now)
 		part_event(part, ON_HUNG);
 }
 
-static bool holds_any(const struct fleet *fleet)
-{
-	for (uint32_t p = fleet->partitions; p < TABLE_CAPACITY; p++)
-		if (is_held(&fleet->parts[p]))
-			return true;
-	return false;
-}
-
 void fleet_tick(struct fleet *fleet)
 {
 	uint64_t now = host_boot_ns();
@@ -399,10 +291,7 @@ void fleet_tick(struct fleet *fleet)
 	for (uint32_t p = 0; now >= fleet->judge_from && p < TABLE_CAPACITY; p++)
 		if (fleet->parts[p].life == LIFE_RUNNING)
 			look_at(&fleet->parts[p], now);
-	if (fleet->asks && holds_any(fleet) && fleet_follows(fleet)) {
-		fleet->asks--;
-		ask_topic(fleet);
-	}
+	fleet_ask_while_held(fleet);
 	atomic_store(&table_head_mut(fleet->opt.table)->heartbeat, now);
 }
 
@@ -411,7 +300,7 @@ void fleet_status(const struct fleet *fleet, struct fleet_status *status)
 	memset(status, 0, sizeof *status);
 	for (uint32_t p = 0; p < TABLE_CAPACITY; p++) {
 		enum part_state state = table_word_state(table_word_of(fleet->opt.table, p));
-		if (state == PART_PENDING && is_held(&fleet->parts[p]))
+		if (state == PART_PENDING && part_is_held(&fleet->parts[p]))
 			continue; /* no part of the routing, for all that we know */
 		status->owned += state != PART_FREE;
 		status->ready += state == PART_READY;

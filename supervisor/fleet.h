@@ -39,11 +39,11 @@ void fleet_free(struct fleet **fleet);
 
 /*
  * How many partitions the topic has, at first and whenever that changes.  A
- * stream belongs to partition hash % N.  With kafka.partitions N stays what it
- * says, and partitions from N on are refused (PART_FAILED).  Without, N goes
- * with the topic, up to TABLE_CAPACITY: no store of the old N is published any
- * more, then the table's head gets the new one, then every partition a new
- * generation.
+ * stream belongs to partition hash % N.  With kafka.partitions N is what it
+ * says, from the start, and partitions from N on are refused (PART_FAILED).
+ * Without, N goes with the topic, up to TABLE_CAPACITY: no store of the old N
+ * is published any more, then the table's head gets the new one, then every
+ * partition a new generation.
  */
 void fleet_partitions(struct fleet *fleet, uint32_t partitions);
 

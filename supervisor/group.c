@@ -103,15 +103,18 @@ static size_t own_partitions(
 	const struct group *group, const rd_kafka_topic_partition_list_t *list, uint32_t *out)
 {
 	size_t n = 0;
+	int strange = 0;
 	for (int i = 0; list && i < list->cnt; i++) {
 		const rd_kafka_topic_partition_t *p = &list->elems[i];
 		if (strcmp(p->topic, group->config->topic) || p->partition < 0 ||
 			p->partition >= TABLE_CAPACITY || n == TABLE_CAPACITY)
-			log_error("group.strange_partition", "topic=%s partition=%d", p->topic,
-				p->partition);
+			strange++;
 		else
 			out[n++] = (uint32_t)p->partition;
 	}
+	if (strange) /* a topic of more partitions than we can serve has many */
+		log_warn("group.strange_partitions", "partitions=%d most=%u", strange,
+			TABLE_CAPACITY);
 	return n;
 }
 

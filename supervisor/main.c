@@ -119,21 +119,24 @@ static void on_query_stopped(void *arg)
 static void on_partitions(void *arg, uint32_t partitions)
 {
 	struct daemon *d = arg;
+	uint32_t fixed = d->setup.config.partitions;
 	bool first = !atomic_load(&d->table.head->partitions);
-	if (first && partitions > TABLE_CAPACITY) {
-		log_error("topic.too_many_partitions", "topic=%s has=%u most=%u",
-			d->setup.config.topic, partitions, TABLE_CAPACITY);
+	if (first && !fixed && partitions > TABLE_CAPACITY) {
+		log_error("topic.too_many_partitions",
+			"topic=%s has=%u most=%u action=\"use a topic with at most %u; or, when "
+			"producers use only the first N partitions, set kafka.partitions to N\"",
+			d->setup.config.topic, partitions, TABLE_CAPACITY, TABLE_CAPACITY);
 		d->exit_code = EXIT_OPERATOR;
 		stop(d, "too_many_partitions");
 		return;
 	}
-	/* Once we serve, a topic that changes must not end what is served: see fleet.h.  Nor must one
-	 * that has grown keep us from starting: what is beyond the configured number is refused. */
-	if (first && partitions < d->setup.config.partitions) {
+	/* Once we serve, a topic that changes must not end what is served: see fleet.h.  Nor must
+	 * one that has grown keep us from starting: what is beyond kafka.partitions is refused. */
+	if (first && partitions < fixed) {
 		log_error("topic.partitions_differ",
 			"topic=%s has=%u kafka.partitions=%u action=\"set kafka.partitions to %u, "
 			"or remove it\"",
-			d->setup.config.topic, partitions, d->setup.config.partitions, partitions);
+			d->setup.config.topic, partitions, fixed, partitions);
 		d->exit_code = EXIT_OPERATOR;
 		stop(d, "partitions_differ");
 		return;

@@ -34,21 +34,27 @@ void part_show(struct part *part, enum part_state state)
 }
 
 /* One that is ahead of the count that we know waits; one that will never be served says so. */
-void part_show_queued(struct part *part)
+static enum part_state waiting_state(const struct part *part)
 {
-	enum part_state before =
-		table_word_state(table_word_of(part->fleet->opt.table, part->number));
-	bool refused = part_is_beyond(part) && !fleet_follows(part->fleet);
-	enum part_state state = refused ? PART_FAILED : PART_PENDING;
+	bool failed = part_is_beyond(part) ? !fleet_follows(part->fleet)
+					   : part->crash.deaths >= DEATHS_UNTIL_FAILED;
+	return failed ? PART_FAILED : PART_PENDING;
+}
+
+void part_show_waiting(struct part *part)
+{
+	const struct fleet *fleet = part->fleet;
+	enum part_state before = table_word_state(table_word_of(fleet->opt.table, part->number));
+	enum part_state state = waiting_state(part);
 	part_show(part, state);
 	if (!part_is_beyond(part) || state == before)
 		return;
-	if (refused)
-		log_error("partition.unserved", "partition=%u partitions=%u has=%u", part->number,
-			part->fleet->partitions, part->fleet->topic_partitions);
+	if (state == PART_FAILED)
+		log_info("partition.unserved", "partition=%u partitions=%u has=%u", part->number,
+			fleet->partitions, fleet->topic_partitions);
 	else
 		log_info("partition.held", "partition=%u partitions=%u", part->number,
-			part->fleet->partitions);
+			fleet->partitions);
 }
 
 static void set_lease(struct part *part, uint64_t until)
@@ -84,7 +90,7 @@ static void do_adopt(struct part *part)
 			part->generation);
 	part_back_off(part, 0);
 	set_lease(part, part->fleet->lease);
-	part_show_queued(part);
+	part_show_waiting(part);
 }
 
 static void do_resume(struct part *part)
@@ -95,7 +101,7 @@ static void do_resume(struct part *part)
 	atomic_store(&slot->assigned_at, part->assigned_at);
 	part_back_off(part, 0);
 	set_lease(part, part->fleet->lease);
-	part_show_queued(part);
+	part_show_waiting(part);
 }
 
 static void count_restart(struct part *part)
@@ -103,18 +109,10 @@ static void count_restart(struct part *part)
 	atomic_store(&part_slot(part)->restarts, ++part->restarts);
 }
 
-static void show_waiting(struct part *part)
-{
-	if (part->crash.deaths >= DEATHS_UNTIL_FAILED)
-		part_show(part, PART_FAILED);
-	else
-		part_show_queued(part);
-}
-
 static void do_retry(struct part *part)
 {
 	count_restart(part);
-	show_waiting(part);
+	part_show_waiting(part);
 }
 
 static void forget_store(struct part *part)
@@ -131,11 +129,10 @@ static void do_renew(struct part *part)
 	forget_store(part);
 	part->generation = 0;
 	part->adopt = false;
-	/* What was suspected was in the old store or log; the deaths still count for the back-off.
-	 */
+	/* Suspects were in the old store or log; the deaths still count for the back-off. */
 	part->crash = (struct crash){.deaths = part->crash.deaths};
 	set_lease(part, part->fleet->lease);
-	show_waiting(part);
+	part_show_waiting(part);
 }
 
 static void do_rebuild(struct part *part)
@@ -150,6 +147,12 @@ static void do_kill(struct part *part)
 	spawn_signal(&part->child, SIGKILL);
 }
 
+void part_forget_quarantine(struct part *part)
+{
+	part->n_quarantine = 0;
+	atomic_store(&part_slot(part)->quarantined, 0);
+}
+
 static void do_evict(struct part *part)
 {
 	set_lease(part, 0);
@@ -157,8 +160,7 @@ static void do_evict(struct part *part)
 	part_show(part, PART_FREE);
 	part->generation = 0;
 	part->adopt = false;
-	part->n_quarantine = 0;
-	atomic_store(&part_slot(part)->quarantined, 0);
+	part_forget_quarantine(part);
 	atomic_store(&part_slot(part)->retry_in_ms, 0);
 }
 

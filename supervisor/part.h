@@ -1,9 +1,9 @@
 /*
- * part.h - one partition as the supervisor sees it; shared by fleet.c, part.c, part_worker.c.
+ * part.h - one partition as the supervisor sees it; shared by fleet*.c and part*.c.
  *
  * part.c applies what lifecycle decides: directory, word, lease.  part_worker.c
  * starts and hears its worker.  fleet.c looks at all partitions: events,
- * rounds, tokens, timers.
+ * rounds, tokens, timers; fleet_routing.c at how many there are.
  */
 #ifndef TALLY_SUPERVISOR_PART_H
 #define TALLY_SUPERVISOR_PART_H
@@ -56,7 +56,7 @@ struct fleet {
 	unsigned unacknowledged;   /* revocations */
 	unsigned busy;		   /* in the middle of a list: nothing is finished yet */
 	bool stopping, stopped_told;
-	unsigned asks;	   /* of the topic that are left, about partitions ahead of its count */
+	unsigned asks;	   /* left, about partitions that are held: see fleet_routing.c */
 	bool grace_wanted; /* something was lost, or leftovers wait: at the next assignment */
 	uint64_t lease;	   /* CLOCK_BOOTTIME ns, for all that is ours */
 	uint64_t contact, ignore_contacts_before;
@@ -82,6 +82,12 @@ static inline bool part_is_beyond(const struct part *part)
 	return part->number >= part->fleet->partitions;
 }
 
+/* Ours, and waits for the routing to have it, or is refused because it never will. */
+static inline bool part_is_held(const struct part *part)
+{
+	return part->life == LIFE_QUEUED && part_is_beyond(part);
+}
+
 /* The routing goes with the topic, as far as the table can. */
 static inline bool fleet_follows(const struct fleet *fleet)
 {
@@ -99,14 +105,16 @@ void part_init(struct part *part, struct fleet *fleet, uint32_t number);
 /* Writes the lease that fleet has, when the partition is ours and wanted. */
 void part_renew(struct part *part);
 
-/* Publishes what a partition without a worker is: pending, or failed when it is refused. */
-void part_show_queued(struct part *part);
+/* Publishes what a partition that waits for a start is: pending, or failed. */
+void part_show_waiting(struct part *part);
 
 /* Publishes a state, and logs it: the one place where that happens. */
 void part_show(struct part *part, enum part_state state);
 
-/* Makes the generation if need be, and spawns; raises ON_UNSTARTED when that fails.  part_worker.c
- */
+/* What it passed over were offsets of a log that it may not have any more. */
+void part_forget_quarantine(struct part *part);
+
+/* Makes the generation if need be, and spawns; else raises ON_UNSTARTED.  part_worker.c */
 void part_start(struct part *part);
 
 /* The next start not before so many ms. */
@@ -126,5 +134,12 @@ void part_detach(struct part *part);
 
 /* Something has changed: start what can be started, acknowledge what is gone.  fleet.c */
 void fleet_changed(struct fleet *fleet);
+
+/* Others may know more of the topic than we: asks how many partitions it has.  fleet_routing.c */
+void fleet_ask_topic(struct fleet *fleet);
+
+/* The same, and again at every tick while partitions are held, for a while. */
+void fleet_ask_anew(struct fleet *fleet);
+void fleet_ask_while_held(struct fleet *fleet);
 
 #endif

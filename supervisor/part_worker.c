@@ -196,6 +196,13 @@ static bool judge(struct part *part, const siginfo_t *status)
 	return verdict == CRASH_REBUILD;
 }
 
+/* Its old store was of another log: offsets mean something else now. */
+static bool is_another_log(enum rebuild_reason reason)
+{
+	return reason == REBUILD_IDENTITY || reason == REBUILD_FINGERPRINT ||
+	       reason == REBUILD_BEYOND_END;
+}
+
 /* It asked for a new generation: at once for the first time, then after a back-off. */
 static void judge_rebuild(struct part *part)
 {
@@ -206,12 +213,14 @@ static void judge_rebuild(struct part *part)
 	uint32_t wait_ms;
 	int64_t offset;
 	last_words(part, &stats);
-	/* One that could not lock its stats, or found none, could not write its reason there either. */
+	/* One that could not lock its stats, or found none, could not write its reason there. */
 	enum rebuild_reason reason = stats.rebuild_reason
 					     ? (enum rebuild_reason)stats.rebuild_reason
 				     : stats.generation ? REBUILD_LOCKED
 							: REBUILD_CORRUPT;
 	note_death(part, DEATH_REBUILD, (int)reason);
+	if (is_another_log(reason)) /* at most its poison costs three deaths once more */
+		part_forget_quarantine(part);
 	crash_judge(&part->crash, &death, &limits, &wait_ms, &offset);
 	part_back_off(part, part->crash.deaths > 1 ? wait_ms : 0);
 	log_warn("worker.rebuild", "partition=%u generation=%" PRIu64 " reason=%s", part->number,

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,11 +13,13 @@
 #include <unistd.h>
 
 #include "shm/err.h"
+#include "shm/host.h"
 #include "supervisor/topic.h"
 
 #define ASK_TIMEOUT_MS	   2000
 #define AGAIN_S		   1
 #define AGAIN_WHEN_FOUND_S 5
+#define APART_NS	   UINT64_C(1000000000)
 
 struct topic {
 	rd_kafka_t *rk;
@@ -29,9 +30,7 @@ struct topic {
 	bool stop, ask_now;
 	int fd;
 	enum topic_state state;
-	uint32_t partitions;
-	uint32_t fewer, fewer_times; /* told, and not believed yet */
-	bool gone;		     /* it was known, and then there was no such topic */
+	struct topic_belief belief;
 	char why[256];
 };
 
@@ -52,24 +51,36 @@ static enum topic_state judge(
 	return TOPIC_FOUND;
 }
 
-/* The count is another one than before, and can be believed. */
-static bool is_news(struct topic *topic, uint32_t partitions)
+/* Fewer than there were, and it is not yet time to believe it. */
+static bool is_doubtful(struct topic_belief *b, uint32_t partitions, uint64_t now_ns)
 {
-	bool fewer = partitions < topic->partitions;
-	unsigned again = partitions == topic->fewer ? topic->fewer_times : 0;
-	topic->fewer = partitions;
-	topic->fewer_times = fewer ? again + 1 : 0;
-	if (fewer && !topic->gone && topic->fewer_times < TOPIC_FEWER_TIMES)
+	if (b->fewer_times && now_ns - b->fewer_at < APART_NS)
+		return true; /* answers of one moment are one answer */
+	b->fewer = partitions;
+	b->fewer_at = now_ns;
+	return ++b->fewer_times < TOPIC_FEWER_TIMES;
+}
+
+bool topic_believe(
+	struct topic_belief *b, enum topic_state answer, uint32_t partitions, uint64_t now_ns)
+{
+	bool found = answer == TOPIC_FOUND;
+	bool fewer = found && partitions < b->partitions;
+	if (!fewer || partitions != b->fewer)
+		b->fewer_times = 0;
+	if (answer == TOPIC_MISSING && b->partitions)
+		b->gone = true;
+	if (!found || (fewer && !b->gone && is_doubtful(b, partitions, now_ns)))
 		return false;
-	topic->gone = false;
-	topic->fewer_times = 0;
-	return partitions != topic->partitions;
+	bool news = partitions != b->partitions;
+	*b = (struct topic_belief){.partitions = partitions};
+	return news;
 }
 
 /* Something is going on that will be over soon. */
-static bool is_unsettled(const struct topic *topic)
+static bool is_unsettled(const struct topic_belief *b)
 {
-	return !topic->partitions || topic->fewer_times || topic->gone;
+	return !b->partitions || b->fewer_times || b->gone;
 }
 
 static void ask(struct topic *topic)
@@ -87,13 +98,8 @@ static void ask(struct topic *topic)
 		rd_kafka_metadata_destroy(md);
 	pthread_mutex_lock(&topic->lock);
 	/* Once found, silence is not news: the group's own state tells of it. */
-	bool news = topic->state != state && !(topic->partitions && state != TOPIC_FOUND);
-	if (state == TOPIC_MISSING && topic->partitions)
-		topic->gone = true;
-	if (state == TOPIC_FOUND && is_news(topic, partitions)) {
-		topic->partitions = partitions;
-		news = true;
-	}
+	bool news = topic->state != state && !(topic->belief.partitions && state != TOPIC_FOUND);
+	news |= topic_believe(&topic->belief, state, partitions, host_boot_ns());
 	if (news) {
 		topic->state = state;
 		memcpy(topic->why, why, sizeof why);
@@ -113,7 +119,7 @@ static void *topic_main(void *arg)
 		ask(topic);
 		pthread_mutex_lock(&topic->lock);
 		clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_sec += is_unsettled(topic) ? AGAIN_S : AGAIN_WHEN_FOUND_S;
+		until.tv_sec += is_unsettled(&topic->belief) ? AGAIN_S : AGAIN_WHEN_FOUND_S;
 		while (!topic->stop && !topic->ask_now &&
 			pthread_cond_timedwait(&topic->wake, &topic->lock, &until) != ETIMEDOUT)
 			;
@@ -159,7 +165,7 @@ enum topic_state topic_answer(struct topic *topic, uint32_t *partitions, char wh
 	eventfd_read(topic->fd, &count);
 	pthread_mutex_lock(&topic->lock);
 	enum topic_state state = topic->state;
-	*partitions = topic->partitions;
+	*partitions = topic->belief.partitions;
 	memcpy(why, topic->why, sizeof topic->why);
 	pthread_mutex_unlock(&topic->lock);
 	return state;

@@ -7,19 +7,37 @@
  *
  * A topic never loses partitions but by being made anew, while a broker that
  * has just started may tell of fewer than there are: fewer is believed when it
- * was the answer TOPIC_FEWER_TIMES in a row, a second apart, or when there was
- * no such topic in between.  More is believed at once.  No answer, or "no such
- * topic", changes nothing that is known.
+ * was the answer TOPIC_FEWER_TIMES in a row, or when there was no such topic in
+ * between.  Of a row only answers count that are a second apart, and any other
+ * answer, none included, ends it.  More is believed at once.  No answer, or "no
+ * such topic", changes nothing that is known.
  */
 #ifndef TALLY_SUPERVISOR_TOPIC_H
 #define TALLY_SUPERVISOR_TOPIC_H
 
 #include <librdkafka/rdkafka.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define TOPIC_FEWER_TIMES 5
 
 enum topic_state { TOPIC_ASKING, TOPIC_NO_BROKER, TOPIC_MISSING, TOPIC_REFUSED, TOPIC_FOUND };
+
+/* What is believed of the count. */
+struct topic_belief {
+	uint32_t partitions;  /* 0 = none yet */
+	uint32_t fewer;	      /* told last, and not believed yet */
+	unsigned fewer_times; /* in a row */
+	uint64_t fewer_at;    /* when the last of them counted */
+	bool gone;	      /* it was known, and then there was no such topic */
+};
+
+/*
+ * An answer, or TOPIC_NO_BROKER for none, at `now_ns` of a clock that never goes
+ * back.  True: the count that is believed is another one now.  Pure.
+ */
+bool topic_believe(
+	struct topic_belief *belief, enum topic_state answer, uint32_t partitions, uint64_t now_ns);
 
 struct topic;
 

@@ -1,6 +1,6 @@
 # 44-partitions-added-while-running.sh - the topic gets more partitions, and fewer, while it is served:
 # with kafka.partitions 0 all of them are served by the new number, with a fixed one the new ones are
-# refused for all to see; streams are counted where hash % N says, and nowhere else.
+# refused for all to see, from the start too; streams are counted where hash % N says, and nowhere else.
 . "$(dirname "$0")/lib.sh"
 
 # grow N: and records for all of them, by the new number.
@@ -13,6 +13,8 @@ fill() { produce --records "$1" --tenants 3 --streams 500 --seed $((SEED + $1)) 
 lag() { local i; for i in $1; do INSTANCE=$i status_json; done | jq -s '[.[].partitions[].stats.lag] | add'; }
 all_read() { [ "$(lag "$*")" = 0 ]; }
 generations() { local i; for i in "$@"; do fields "$(facts "$i")" partition generation; done | sort; }
+# Of the supervisor that runs now: the table of one before may still be there.
+here() { status_json | jq -e ".supervisor_pid == ${TALLYD[$INSTANCE]}" >/dev/null && "$@"; }
 served() { status_json | jq -r '"\(.topic_partitions) \(.served_partitions)"'; }
 
 # How soon the group hears of it is the group's affair; ours is what we do then.
@@ -76,8 +78,19 @@ like "$(http /metrics)" 'tally_topic_partitions 12' 'and the metrics do'
 like "$(http /metrics)" 'tally_topic_partitions_served 9' '... both numbers'
 is "$(status_json | jq .ready)" 9 'what is served is ready'
 same_as_oracle 'and holds what producers wrote by the fixed number'
+before=$(generations c)
 stop_tallyd
 is $? 0 'it stops in order'
+start_tallyd c
+wait_until 'here served' '^12 9$' 40
+wait_until ready_count '^9$' 40
+wait_until refused '^6$' 30
+is "$(served)" '12 9' 'a restart is not refused for it: routing by nine, the rest refused, from the start'
+nine() { awk '$1 < 9'; }
+is "$(generations c | nine)" "$(echo "$before" | nine)" 'the same nine stores are served'
+same_as_oracle 'with what they held'
+is "$(grep -c 'topic.partitions_changed' "$T/c.log")" 0 'it never routed by another number'
+stop_tallyd
 
 # --- fewer, of a topic that was made again
 
@@ -94,6 +107,20 @@ is "$(status_json | jq -c '[.partitions[].partition]')" '[0,1,2,3,4]' 'by those 
 wait_until 'all_read d'
 same_as_oracle 'they hold what the new log says'
 is "$(status_json | jq '[.partitions[].stats.records] | add')" 2500 'all of it, and nothing else'
+stop_tallyd
+is $? 0 'it stops in order'
+
+# --- more than one instance can name
+
+make_topic "$TOPIC-big" 1030 >>"$T/load.log" 2>&1
+start_tallyd e kafka.topic="$TOPIC-big"
+wait "${TALLYD[e]}"
+is $? 2 'more than 1024 partitions, all to be served: it ends'
+like "$(grep 'error topic.too_many_partitions' "$T/e.log")" 'has=1030 most=1024 action=.*set kafka.partitions' '... and says what to do'
+unset 'TALLYD[e]'
+start_tallyd f kafka.topic="$TOPIC-big" kafka.partitions=2
+eventually 'with a fixed number within 1024 it serves those' 'here served' '^1030 2$' 40
+eventually '... all of them' ready_count '^2$' 60
 stop_tallyd
 is $? 0 'it stops in order'
 done_testing

@@ -53,6 +53,14 @@ static struct fixture *fix(void **state)
 	return f;
 }
 
+/* The same, and nothing is known of the topic yet. */
+static struct fixture *fix_anew(void **state)
+{
+	struct fixture *f = fix(state);
+	f->fleet->partitions = f->fleet->topic_partitions = 0;
+	return f;
+}
+
 /* ------------------------------------------------------------------------ the count is followed */
 
 static void fleet_renews_all_and_serves_the_new_ones_when_the_topic_grows(void **state)
@@ -145,6 +153,25 @@ static void fleet_holds_what_it_is_given_ahead_of_the_count(void **state)
 	assert_int_equal(fleet_logged(f, "state=failed"), 0);
 	assert_int_equal(fleet_logged(f, "partition.unserved"), 0);
 	assert_int_equal(fleet_logged(f, "partition.held"), 1);
+}
+
+/* The same offset may be an innocent record: for all we know the topic was made again. */
+static void fleet_forgets_what_it_passed_over_when_the_topic_grows(void **state)
+{
+	struct fixture *f = follow(state, 2);
+	struct start s;
+	fleet_begin(f, 2);
+	for (uint32_t p = 0; p < 2; p++) {
+		f->fleet->parts[p].n_quarantine = 1;
+		atomic_store(&fleet_slot(f, p)->quarantined, 1);
+	}
+	fleet_partitions(f->fleet, 3);
+	fleet_until(f, count_open(f) == 2);
+	for (uint32_t p = 0; p < 2; p++) {
+		fleet_starts(f, p, &s);
+		assert_int_equal(s.n_quarantine, 0);
+		assert_int_equal(fleet_slot(f, p)->quarantined, 0);
+	}
 }
 
 static void fleet_gives_back_what_it_holds_ahead_of_the_count(void **state)
@@ -356,7 +383,55 @@ static void fleet_renews_what_is_left_when_the_topic_has_fewer(void **state)
 	assert_int_equal(fleet_generations(f), 0);
 }
 
+static void fleet_says_pending_of_a_failed_one_that_the_topic_has_no_more(void **state)
+{
+	struct fixture *f = follow(state, 2);
+	f->config.drain_ms = 100;
+	fleet_script(f, 1, "exit=1\nexit=1\nexit=1\nexit=1\nexit=1\ndeaf");
+	fleet_assign(f, 2);
+	fleet_until(f, fleet_starts(f, 1, NULL) == 6 && is_ready(f, 0));
+	assert_int_equal(fleet_logged(f, "partition=1 state=failed"), 1);
+	fleet_partitions(f->fleet, 1);
+	fleet_until(f, is_ready(f, 0) && f->fleet->parts[1].life == LIFE_QUEUED);
+	assert_int_equal(fleet_state(f, 1), PART_PENDING); /* it is the group's turn to take it */
+}
+
 /* --------------------------------------------------------------------------- it is fixed */
+
+static void fleet_routes_by_a_fixed_count_from_the_start_when_the_topic_has_more(void **state)
+{
+	struct fixture *f = fix_anew(state);
+	struct start s;
+	fleet_partitions(f->fleet, FLEET_PARTITIONS + 3);
+	assert_int_equal(routing(f), FLEET_PARTITIONS);
+	assert_int_equal(f->table.head->topic_partitions, FLEET_PARTITIONS + 3);
+	assert_int_equal(fleet_logged(f, "topic.partitions_refused"), 1);
+	assert_int_equal(fleet_logged(f, "topic.partitions_changed"), 0);
+	fleet_give(f, FLEET_PARTITIONS);
+	fleet_begin(f, 1);
+	fleet_starts(f, 0, &s);
+	assert_int_equal(s.partitions, FLEET_PARTITIONS);
+	assert_int_equal(fleet_state(f, FLEET_PARTITIONS), PART_FAILED);
+	assert_int_equal(fleet_starts(f, FLEET_PARTITIONS, NULL), 0);
+	assert_int_equal(fleet_logged(f, "partition.unserved"), 1);
+}
+
+static void fleet_says_nothing_of_a_fixed_count_that_the_topic_has(void **state)
+{
+	struct fixture *f = fix_anew(state);
+	fleet_partitions(f->fleet, FLEET_PARTITIONS);
+	assert_int_equal(routing(f), FLEET_PARTITIONS);
+	assert_int_equal(fleet_logged(f, "topic.partitions_"), 0);
+}
+
+static void fleet_serves_a_fixed_count_of_a_topic_that_the_table_cannot_hold(void **state)
+{
+	struct fixture *f = fix_anew(state);
+	fleet_partitions(f->fleet, TABLE_CAPACITY * 2);
+	assert_int_equal(routing(f), FLEET_PARTITIONS);
+	assert_int_equal(fleet_logged(f, "topic.partitions_refused"), 1);
+	fleet_begin(f, 2);
+}
 
 static void fleet_refuses_partitions_beyond_a_fixed_count(void **state)
 {
@@ -400,8 +475,7 @@ static void fleet_refuses_the_same_when_it_is_given_before_the_topic_is_known_to
 	assert_int_equal(fleet_logged(f, "partition.unserved"), 1);
 }
 
-static void fleet_keeps_a_fixed_count_when_the_topic_has_fewer_and_when_it_is_as_before(
-	void **state)
+static void fleet_keeps_a_fixed_count_when_the_topic_has_fewer_and_as_many_again(void **state)
 {
 	struct fixture *f = fix(state);
 	fleet_begin(f, 1);
@@ -440,6 +514,7 @@ int main(int argc, char **argv)
 		FLEET_TEST(fleet_changes_the_count_only_when_no_word_is_ready),
 		FLEET_TEST(fleet_renews_with_what_it_was_told_last_when_the_topic_grows_twice),
 		FLEET_TEST(fleet_holds_what_it_is_given_ahead_of_the_count),
+		FLEET_TEST(fleet_forgets_what_it_passed_over_when_the_topic_grows),
 		FLEET_TEST(fleet_gives_back_what_it_holds_ahead_of_the_count),
 		FLEET_TEST(fleet_evicts_what_is_parked_when_the_topic_grows),
 		FLEET_TEST(fleet_renews_all_when_an_eager_group_grows),
@@ -451,11 +526,14 @@ int main(int argc, char **argv)
 		FLEET_TEST(fleet_stops_by_the_old_count_when_the_topic_grows_meanwhile),
 		FLEET_TEST(fleet_adopts_no_leftover_of_another_count),
 		FLEET_TEST(fleet_renews_what_is_left_when_the_topic_has_fewer),
+		FLEET_TEST(fleet_says_pending_of_a_failed_one_that_the_topic_has_no_more),
+		FLEET_TEST(fleet_routes_by_a_fixed_count_from_the_start_when_the_topic_has_more),
+		FLEET_TEST(fleet_says_nothing_of_a_fixed_count_that_the_topic_has),
+		FLEET_TEST(fleet_serves_a_fixed_count_of_a_topic_that_the_table_cannot_hold),
 		FLEET_TEST(fleet_refuses_partitions_beyond_a_fixed_count),
 		FLEET_TEST(
 			fleet_refuses_the_same_when_it_is_given_before_the_topic_is_known_to_grow),
-		FLEET_TEST(
-			fleet_keeps_a_fixed_count_when_the_topic_has_fewer_and_when_it_is_as_before),
+		FLEET_TEST(fleet_keeps_a_fixed_count_when_the_topic_has_fewer_and_as_many_again),
 		FLEET_TEST(fleet_refuses_a_topic_that_outgrows_the_table),
 	};
 	return fleet_main(argc, argv) ? 0 : cmocka_run_group_tests(tests, NULL, NULL);

@@ -164,6 +164,36 @@ static void fleet_passes_over_a_record_that_kills_its_worker_three_times(void **
 	assert_int_equal(s.n_quarantine, 0); /* the next owner finds out for itself */
 }
 
+/* What it passes over after three deaths and one rebuild for this reason. */
+static unsigned passed_over_after(struct fixture *f, uint32_t partition, enum rebuild_reason reason)
+{
+	char script[400];
+	struct start s;
+	snprintf(script, sizeof script, "%sreason=%u exit=64\nready serve",
+		IN_A_BATCH IN_A_BATCH ALONE, (unsigned)reason);
+	fleet_script(f, partition, script);
+	fleet_give(f, partition);
+	fleet_until(f, is_ready(f, partition) && fleet_starts(f, partition, &s) == 5);
+	assert_int_equal(fleet_slot(f, partition)->death_code, reason);
+	assert_int_equal(fleet_slot(f, partition)->quarantined, s.n_quarantine);
+	return s.n_quarantine;
+}
+
+/* Where the poison was, another log has an innocent record. */
+static void fleet_forgets_what_it_passed_over_when_the_log_is_another_one(void **state)
+{
+	static const bool another[REBUILD_REASONS] = {
+		[REBUILD_IDENTITY] = true,
+		[REBUILD_FINGERPRINT] = true,
+		[REBUILD_BEYOND_END] = true,
+	};
+	struct fixture *f = *state;
+	for (unsigned reason = REBUILD_LOCKED; reason < REBUILD_REASONS; reason++) {
+		unsigned kept = passed_over_after(f, reason, (enum rebuild_reason)reason);
+		assert_int_equal(kept, another[reason] ? 0 : 1);
+	}
+}
+
 static void fleet_blames_no_record_when_the_worker_was_killed_from_outside(void **state)
 {
 	struct fixture *f = *state;
@@ -413,6 +443,7 @@ int main(int argc, char **argv)
 		FLEET_TEST(fleet_makes_a_new_generation_when_opening_the_store_crashes),
 		FLEET_TEST(fleet_says_failed_when_new_generations_do_not_help),
 		FLEET_TEST(fleet_passes_over_a_record_that_kills_its_worker_three_times),
+		FLEET_TEST(fleet_forgets_what_it_passed_over_when_the_log_is_another_one),
 		FLEET_TEST(fleet_blames_no_record_when_the_worker_was_killed_from_outside),
 		FLEET_TEST(fleet_aborts_a_worker_that_has_no_heartbeat),
 		FLEET_TEST(fleet_kills_a_worker_that_survives_its_abortion),

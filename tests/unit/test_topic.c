@@ -21,6 +21,7 @@
 
 #define SILENCE (-1)
 #define MISSING 0
+#define SECOND	UINT64_C(1000000000)
 
 /* ------------------------------------------------------------------ the broker */
 
@@ -159,23 +160,20 @@ static void topic_asks_at_once_when_it_is_told_to(void **state)
 	assert_int_equal(count(TOPIC_FOUND), 12);
 }
 
-static void topic_believes_in_fewer_partitions_when_it_is_told_so_again_and_again(void **state)
+/* However often it is told to ask: that is one moment. */
+static void topic_believes_in_fewer_partitions_when_it_is_told_so_for_seconds(void **state)
 {
 	(void)state;
 	begin(12);
 	say(8);
-	ask(TOPIC_FEWER_TIMES - 1);
-	assert_false(has_news(0));
-	say(12); /* it was one broker that lagged behind */
-	ask(2);	 /* the second begins when the first is judged */
-	say(8);
-	ask(TOPIC_FEWER_TIMES - 1);
-	say(7);
-	ask(TOPIC_FEWER_TIMES - 1);
+	uint64_t began = host_boot_ns();
+	ask(TOPIC_FEWER_TIMES * 3);
+	assert_true(host_boot_ns() - began < (TOPIC_FEWER_TIMES - 1) * SECOND);
 	assert_false(has_news(0));
 	assert_int_equal(count(TOPIC_FOUND), 12);
-	assert_true(has_news(5000)); /* now it asks every second */
-	assert_int_equal(count(TOPIC_FOUND), 7);
+	assert_true(has_news(20000)); /* now it asks every second */
+	assert_true(host_boot_ns() - began >= (TOPIC_FEWER_TIMES - 1) * SECOND);
+	assert_int_equal(count(TOPIC_FOUND), 8);
 }
 
 static void topic_believes_in_fewer_at_once_when_it_was_gone(void **state)
@@ -210,15 +208,94 @@ static void topic_keeps_what_it_knows_when_there_is_no_answer_or_no_topic(void *
 	assert_int_equal(count(TOPIC_FOUND), 5);
 }
 
+/* ------------------------------------------------------------------ what is believed of fewer */
+
+/* So many answers in a row, of which the first is now, the next so much later. */
+static bool is_told(
+	struct topic_belief *b, uint64_t *now, uint32_t partitions, unsigned times, uint64_t apart)
+{
+	bool news = false;
+	for (unsigned i = 0; i < times; i++, *now += apart)
+		news |= topic_believe(b, TOPIC_FOUND, partitions, *now);
+	return news;
+}
+
+static void topic_counts_answers_that_are_a_second_apart(void **state)
+{
+	(void)state;
+	struct topic_belief b = {0};
+	uint64_t now = 1;
+	assert_true(is_told(&b, &now, 12, 1, 0));
+	assert_false(is_told(&b, &now, 8, TOPIC_FEWER_TIMES - 1, SECOND));
+	assert_true(is_told(&b, &now, 8, 1, 0));
+	assert_int_equal(b.partitions, 8);
+	assert_false(is_told(&b, &now, 8, 100, SECOND));
+	assert_true(is_told(&b, &now, 12, 1, 0)); /* more is believed at once */
+}
+
+static void topic_counts_answers_of_one_moment_once(void **state)
+{
+	(void)state;
+	struct topic_belief b = {.partitions = 12};
+	uint64_t now = 1, began = now;
+	assert_false(is_told(&b, &now, 8, 1000, SECOND / 1000));
+	assert_int_equal(b.fewer_times, 1);
+	while (!topic_believe(&b, TOPIC_FOUND, 8, now)) /* what lies between does not delay it */
+		now += SECOND / 10;
+	assert_int_equal(now - began, (TOPIC_FEWER_TIMES - 1) * SECOND);
+}
+
+static void topic_begins_to_count_anew_after_any_other_answer(void **state)
+{
+	(void)state;
+	static const struct {
+		enum topic_state answer;
+		uint32_t partitions;
+	} others[] = {
+		{TOPIC_NO_BROKER, 0},
+		{TOPIC_REFUSED, 0},
+		{TOPIC_FOUND, 12},
+		{TOPIC_FOUND, 7},
+		{TOPIC_FOUND, 9},
+	};
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+		struct topic_belief b = {.partitions = 12};
+		uint64_t now = 1;
+		assert_false(is_told(&b, &now, 8, TOPIC_FEWER_TIMES - 1, SECOND));
+		assert_false(topic_believe(&b, others[i].answer, others[i].partitions, now));
+		now += SECOND;
+		assert_false(is_told(&b, &now, 8, TOPIC_FEWER_TIMES - 1, SECOND));
+		assert_int_equal(b.partitions, 12);
+		assert_true(is_told(&b, &now, 8, 1, SECOND));
+	}
+}
+
+static void topic_believes_in_fewer_once_after_it_was_gone(void **state)
+{
+	(void)state;
+	struct topic_belief b = {.partitions = 12};
+	uint64_t now = 1;
+	assert_false(is_told(&b, &now, 8, 1, SECOND));
+	assert_false(topic_believe(&b, TOPIC_MISSING, 0, now));
+	assert_false(topic_believe(&b, TOPIC_NO_BROKER, 0, now)); /* which does not undo it */
+	assert_true(topic_believe(&b, TOPIC_FOUND, 8, now));
+	assert_false(topic_believe(&b, TOPIC_FOUND, 7, now));
+	assert_int_equal(b.partitions, 8);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(topic_hears_of_growth_by_itself_within_seconds),
 		TEST(topic_asks_at_once_when_it_is_told_to),
-		TEST(topic_believes_in_fewer_partitions_when_it_is_told_so_again_and_again),
+		TEST(topic_believes_in_fewer_partitions_when_it_is_told_so_for_seconds),
 		TEST(topic_believes_in_fewer_at_once_when_it_was_gone),
 		TEST(topic_keeps_what_it_knows_when_there_is_no_answer_or_no_topic),
+		cmocka_unit_test(topic_counts_answers_that_are_a_second_apart),
+		cmocka_unit_test(topic_counts_answers_of_one_moment_once),
+		cmocka_unit_test(topic_begins_to_count_anew_after_any_other_answer),
+		cmocka_unit_test(topic_believes_in_fewer_once_after_it_was_gone),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
