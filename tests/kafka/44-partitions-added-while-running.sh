@@ -64,7 +64,7 @@ wait_ready 9 60
 before=$(generations c)
 grow 12
 eventually 'a fixed number: what the topic has is seen, what is served stays' served '^12 9$' 30
-refused() { grep -c 'error partition.unserved' "$T/c.log"; }
+refused() { grep -c ' partition.unserved' "$T/c.log"; }
 wait_until refused '^3$' 30	# the group has assigned them to us
 PARTITIONS=9
 fill 5000 --partitions 9
