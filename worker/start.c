@@ -17,7 +17,7 @@
 
 #define BACKOFF_MIN_MS 100
 #define BACKOFF_MAX_MS 5000
-#define SOON_MS	       2000
+#define SOON_MS	       750 /* longer than librdkafka puts off a fetch after an error */
 
 static uint64_t ms_since(uint64_t then_ns)
 {
