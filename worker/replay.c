@@ -44,6 +44,7 @@ struct replay {
 	bool live;
 	struct usage_fingerprint print, anchor;
 	bool placed; /* where it has started is shown */
+	bool denied; /* and nothing has come since */
 	/* the batch */
 	uint64_t records; /* read since the last commit */
 	uint64_t limit;	  /* commit at so many */
@@ -236,6 +237,7 @@ static void advance(struct replay *replay, const struct source_event *event)
 	replay->advanced = replay->next;
 	facts_flag(replay->o.facts, FLAG_BAD_BATCH, false);
 	facts_flag(replay->o.facts, FLAG_STALLED, false);
+	replay->denied = false;
 	if (replay->next >= replay->target && !replay->live)
 		replay->flush_now = true;
 	set_due(replay);
@@ -255,7 +257,7 @@ static void log_trouble(struct replay *replay, const struct source_event *event)
 {
 	bool bad = event->kind == SOURCE_BAD;
 	bool lost = event->kind == SOURCE_OUT_OF_RANGE || event->kind == SOURCE_UNKNOWN;
-	bool denied = event->kind == SOURCE_DENIED;
+	bool denied = replay->denied = event->kind == SOURCE_DENIED;
 	char quoted[300];
 	unsigned swallowed;
 
@@ -287,6 +289,7 @@ static enum replay_result take(struct replay *replay, const struct source_event 
 		skip_to(replay, event->offset);
 		replay->eof = event->offset;
 		facts_flag(replay->o.facts, FLAG_BAD_BATCH, false);
+		replay->denied = false;
 		if (!replay->live)
 			replay->flush_now = true;
 		break;
@@ -441,6 +444,11 @@ const struct usage_fingerprint *replay_fingerprint(const struct replay *replay)
 const struct usage_fingerprint *replay_anchor(const struct replay *replay)
 {
 	return &replay->anchor;
+}
+
+bool replay_denied(const struct replay *replay)
+{
+	return replay->denied;
 }
 
 bool replay_held(const struct replay *replay)

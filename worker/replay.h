@@ -78,4 +78,7 @@ const struct usage_fingerprint *replay_fingerprint(const struct replay *replay);
 const struct usage_fingerprint *replay_anchor(const struct replay *replay);
 bool replay_held(const struct replay *replay);
 
+/* We may not read the partition; the library says so once. */
+bool replay_denied(const struct replay *replay);
+
 #endif

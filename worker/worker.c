@@ -25,6 +25,7 @@
 #define TICKS_A_SECOND	  4
 #define TICKS_A_WATCH	  20
 #define LOOKUP_TIMEOUT_MS 5000
+#define HURRY_NS	  UINT64_C(1500000000) /* longer than the pause of a full queue */
 #define FAR_BEHIND	  (2 * SOURCE_BATCH) /* live, but the queue may be full: wake the fetcher */
 
 void worker_enter(struct worker *worker, enum worker_phase phase)
@@ -117,8 +118,10 @@ static void mind_the_queue(struct worker *worker)
 
 	/* What was read is in the log, too. */
 	stats_set(worker->stats, log_end, end > next ? end : next);
-	locate_hurry(worker->locate, behind && !replay_held(worker->replay));
 	watch_progress(&worker->watch, next, replay_held(worker->replay), host_boot_ns());
+	/* Where nothing arrives, no full queue is to blame. */
+	locate_hurry(worker->locate, behind && !replay_held(worker->replay) &&
+					     host_boot_ns() - worker->watch.moved_ns < HURRY_NS);
 }
 
 /* Closer when something is wrong. */

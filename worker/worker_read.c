@@ -99,7 +99,7 @@ static void begin_reading(struct worker *worker)
 {
 	const struct plan *plan = &worker->start.plan;
 
-	facts_flag(worker->p.facts, FLAG_DEGRADED, false);
+	facts_flag(worker->p.facts, FLAG_DEGRADED, replay_denied(worker->replay));
 	replay_begin(worker->replay, plan);
 	/* A look whether it is still the same log must not hide that nothing arrives. */
 	if (!worker->start.again)
@@ -325,7 +325,8 @@ void worker_on_locate(struct ev_loop *loop, ev_io *io, int events)
 	} else if (worker->watch_waiting && answer.id == worker->watch_question) {
 		worker->watch_waiting = false;
 		worker->lookups_fail = answer.end < 0;
-		facts_flag(worker->p.facts, FLAG_DEGRADED, worker->lookups_fail);
+		facts_flag(worker->p.facts, FLAG_DEGRADED,
+			worker->lookups_fail || replay_denied(worker->replay));
 		if (answer.end >= 0)
 			judge(worker, answer.end, worker->watch_asked_at);
 	}

@@ -65,9 +65,7 @@ end "$WATCH"
 away=$(awk '$4 == "unready" { n++; at[$3] = $1 } $4 == "ready" && $3 in at { sum += $1 - at[$3] } END { printf "%d %.0f", n, sum / 1e6 }' "$T/watch.log")
 note "not ready: times and ms in all: $away"
 is "$away" '0 0' 'and no partition ever stopped being ready'
-end "$READERS"
-is $? 0 'no reader got an answer that it should not have got'
-note "$(tail -n 1 "$T/readers.log")"
+readers_end
 stop_tallyd
 is $? 0 'it stops in order'
 done_testing

@@ -93,9 +93,7 @@ same_again 'after a start against frozen brokers' 9600 800
 until_true 10 eval 'sleep 6.5'	# longer than the grace: what came back is not given up later
 is "$(ready_count) $(generations)" "8 $before" 'and it stays so'
 
-end "$READERS"
-is $? 0 'no reader got an answer that it should not have got'
-note "$(tail -n 1 "$T/readers.log")"
+readers_end
 stop_tallyd
 is $? 0 'it stops in order'
 done_testing

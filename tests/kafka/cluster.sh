@@ -5,7 +5,7 @@
 #	kafka_do create tally 8 replication=3
 #
 # All data is in $T/k1, $T/k2 ...; ports are free ones of the loopback; processes are children of the
-# shell that sources this, and are ended by pid.  Needs from it: $T, spawn, until_true, alive, bail.
+# shell that sources this, and are ended by pid.  Needs from it: $T, tests/process.sh, bail.
 #
 # KAFKA_EXTRA   more lines of server.properties, for all brokers (before cluster_make)
 # KAFKA_LISTEN  further listeners, as NAME:PROTOCOL words; their addresses are in LISTENERS[NAME]
@@ -18,14 +18,16 @@ declare -A ADVERTISED=()
 KAFKA_EXTRA=${KAFKA_EXTRA:-} KAFKA_LISTEN=${KAFKA_LISTEN:-} KAFKA_FORMAT=() KAFKA_COUNT=0
 CLUSTER_ID=AAAAAAAAAAAAAAAAAAAAAA	# as fetch.sh formats it
 
-# Below the range that the kernel gives to clients, and nobody listens there now.
+# Below the range that the kernel gives to clients; nobody listens there now, and nobody here has got it
+# before (in a file: it runs in a subshell).
 free_port()
 {
 	local port
 	while :; do
 		port=$((10000 + ($(od -An -N2 -tu2 /dev/urandom) % 22000)))
-		(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo "$port"; return; }
+		grep -qsx "$port" "$T/ports" || (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
 	done
+	echo "$port" | tee -a "$T/ports"
 }
 
 random_id() { head -c 16 /dev/urandom | base64 | tr '+/' 'xy' | tr -d '=\n'; }

@@ -10,24 +10,17 @@ B=$(realpath "${B:-build}") count=${BROKERS:-1} topic=${TOPIC:-tally} partitions
 T=$(mktemp -d "${TMPDIR:-/tmp}/tally-kafka.XXXXXX") || exit 1
 
 bail() { echo "$*" >&2; exit 1; }
-alive() { kill -0 "$1" 2>/dev/null; }
-until_true()
-{
-	local end=$((SECONDS + $1))
-	while ! "${@:2}" >/dev/null 2>&1; do [ $SECONDS -le $end ] || return 1; sleep 0.1; done
-}
-spawn() { "${@:2}" >>"$T/$1.log" 2>&1 </dev/null & PID=$!; }
 finish()
 {
 	trap - EXIT
 	trap '' INT TERM
-	for pid in "${KAFKA_PID[@]}"; do kill -KILL "$pid" 2>/dev/null; done
-	wait
+	{ kill -KILL "${KAFKA_PID[@]}"; wait; } 2>/dev/null
 	rm -rf "$T"
 }
 trap finish EXIT
 trap 'exit 0' INT TERM
 
+. tests/process.sh
 . tests/kafka/cluster.sh
 echo "starting $count broker(s) of Apache Kafka $(sed -n 's:.*<kafka.version>\(.*\)</.*:\1:p' tests/kafka/pom.xml) ..."
 cluster_make "$count"

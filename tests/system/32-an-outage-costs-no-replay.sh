@@ -57,9 +57,7 @@ like "$(grep -h 'state=parked\|group.assign' "$T/a.log" | tail -n 3)" 'group.ass
 sleep 7	# longer than the grace: what came back is not given up later
 is "$(ready_count)" 8 'and it stays so'
 same_as_oracle 'the stores hold what the log says'
-end "$READERS"
-is $? 0 'no reader got an answer that it should not have got'
-note "$(tail -n 1 "$T/readers.log")"
+readers_end
 stop_tallyd
 is $? 0 'it stops in order'
 done_testing

@@ -18,15 +18,17 @@
  * Exit code 0 only then; else 1 and one line with the broker's reason, 2 for a wrong command line.
  * `get` and "stable" are what read_committed lets be seen; a partition without a leader has
  * offsets of -1.  In an acl, TYPE is topic, group or cluster (with the name kafka-cluster).
- * The lines that `put` reads are in kafka-put.h.
+ * The lines that `put` reads are in kafka/put.c.
  */
 #include <getopt.h>
 #include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
 
-#include "tests/tools/kafka-acl.h"
-#include "tests/tools/kafka-put.h"
-#include "tests/tools/kafka-topic.h"
-#include "tests/tools/kafka.h"
+#include "tests/tools/kafka/acl.h"
+#include "tests/tools/kafka/kafka.h"
+#include "tests/tools/kafka/put.h"
+#include "tests/tools/kafka/topic.h"
 #include "tests/tools/text.h"
 
 /* --- offsets --------------------------------------------------------------------------------- */
@@ -118,41 +120,6 @@ static void do_offsets(struct kafka_run *r)
 
 /* --- records --------------------------------------------------------------------------------- */
 
-static void do_put(struct kafka_run *r)
-{
-	static struct put put = {.partition = -1, .batch = INT32_MAX, .compression = "none"};
-	char id[32];
-
-	snprintf(id, sizeof(id), "kafka-do-%d", (int)getpid());
-	put.topic = r->arg[0];
-	put.id = id;
-	for (int i = 1; i < r->n; i++) {
-		const char *word = r->arg[i], *value = i + 1 < r->n ? r->arg[i + 1] : "";
-
-		if (word[0] != '-') {
-			put.partition = (int)text_number("PARTITION", word);
-			continue;
-		}
-		if (strcmp(word, "--txn") == 0)
-			put.txn = value;
-		else if (strcmp(word, "--id") == 0)
-			put.id = value;
-		else if (strcmp(word, "--compression") == 0)
-			put.compression = value;
-		else if (strcmp(word, "--batch") == 0)
-			put.batch = text_number("--batch", value);
-		else
-			kafka_fail(word, "put: no such option");
-		i++;
-	}
-	if (put.batch < 1)
-		kafka_fail("--batch", "at least 1");
-	if (put.txn != NULL && strcmp(put.txn, "commit") != 0 && strcmp(put.txn, "abort") != 0 &&
-		strcmp(put.txn, "open") != 0)
-		kafka_fail("--txn", "commit, abort or open");
-	put_run(&put, r->kafka);
-}
-
 static void print_message(const rd_kafka_message_t *m)
 {
 	static const char *const types[] = {"none", "create", "append"};
@@ -211,7 +178,7 @@ static const struct command {
 	{"delete-records", 3, 3,  do_delete_records, "TOPIC PARTITION OFFSET"},
 	{"offsets",        1, 1,  do_offsets,        "TOPIC"},
 	{"acl",            4, 4,  acl_run,           "allow|drop PRINCIPAL OPERATION TYPE:NAME"},
-	{"put",            1, 10, do_put,            "TOPIC [PARTITION] [--txn commit|abort|open]"
+	{"put",            1, 10, put_run,           "TOPIC [PARTITION] [--txn commit|abort|open]"
 						     " [--id ID] [--compression C] [--batch N]"},
 	{"get",            2, 3,  do_get,            "TOPIC PARTITION [from=OFFSET]"},
 	/* clang-format on */
@@ -259,7 +226,7 @@ int main(int argc, char **argv)
 			continue;
 		if (run.n < c->args_min || run.n > c->args_max)
 			usage();
-		if (c->run != do_put && c->run != do_get)
+		if (c->run != put_run && c->run != do_get)
 			kafka_open_admin(&run);
 		c->run(&run);
 		_exit(fflush(stdout) == 0 ? 0 : 1); /* nothing is left to say good-bye for */

@@ -5,7 +5,7 @@
  *	            [--until-eof] [--die-with-parent=PID]
  *
  *	client --frames--> which are Fetch, by correlation id --> broker
- *	client <-- spoiled, or as it is (kafka-spoil.h) <--frames-- broker
+ *	client <-- spoiled, or as it is (kafka/spoil.c) <--frames-- broker
  *
  * Commands on stdin, one a line; each is answered on stdout with "ok", or "error" and why:
  *
@@ -30,17 +30,19 @@
 #include <getopt.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "tests/tools/kafka-spoil.h"
+#include "tests/tools/kafka/spoil.h"
 #include "tests/tools/text.h"
 
 #define CONNECTIONS_MAX 256
 #define FETCHES_MAX	64
-#define RULES_MAX	32
 #define WORDS_MAX	8
 #define FRAME_MAX	(100u << 20)
 #define READ_SIZE	65536u
@@ -73,8 +75,7 @@ static struct proxy {
 	int listener, holder; /* -1: dropped */
 	bool stalled;
 	struct connection connection[CONNECTIONS_MAX];
-	struct spoil rule[RULES_MAX];
-	int n_rules;
+	struct spoil_rules rules;
 } proxy = {.listener = -1};
 
 static _Noreturn void fail(const char *what, const char *why)
@@ -120,14 +121,6 @@ static void accept_one(void)
 
 /* --- frames ---------------------------------------------------------------------------------- */
 
-static void tell(const struct spoil *rule, int64_t base_offset)
-{
-	static const char *const words[] = {"flip", "crc", "magic", "codec", "cut", "garble"};
-
-	fprintf(stderr, "kafka-proxy: %s topic=%s partition=%d offset=%" PRId64 "\n",
-		words[rule->kind], rule->topic, rule->partition, base_offset);
-}
-
 /* size 4, api 2, version 2, correlation id 4 */
 static void see_request(struct connection *c, const uint8_t *frame, size_t len)
 {
@@ -142,7 +135,6 @@ static void see_request(struct connection *c, const uint8_t *frame, size_t len)
 /* Returns its new length. */
 static size_t see_response(struct connection *c, uint8_t *frame, size_t len)
 {
-	const struct spoil_rules rules = {proxy.rule, proxy.n_rules, tell};
 	int i = 0, version;
 
 	while (len >= 8 && i < c->n_fetches && c->fetch[i].id != spoil_get(frame + 4, 4))
@@ -151,10 +143,10 @@ static size_t see_response(struct connection *c, uint8_t *frame, size_t len)
 		return len;
 	version = c->fetch[i].version;
 	c->fetch[i] = c->fetch[--c->n_fetches];
-	if (rules.n == 0)
+	if (proxy.rules.n == 0)
 		return len;
 	if (version >= SPOIL_VERSION_MIN && version <= SPOIL_VERSION_MAX)
-		return spoil_response(frame, len, version, &rules);
+		return spoil_response(frame, len, version, &proxy.rules);
 	if (!c->told)
 		fprintf(stderr, "kafka-proxy: Fetch version %d left as it is: only %d to %d\n",
 			version, SPOIL_VERSION_MIN, SPOIL_VERSION_MAX);
@@ -313,94 +305,55 @@ static void write_ready_file(const char *path)
 
 /* --- commands -------------------------------------------------------------------------------- */
 
-static const char *do_pass(int kind, char **word, int n)
+static void do_pass(void)
 {
-	(void)kind, (void)word, (void)n;
-	proxy.n_rules = 0;
+	proxy.rules.n = 0;
 	proxy.stalled = false;
 	start_listening();
-	return NULL;
 }
 
-static const char *do_drop(int kind, char **word, int n)
+static void do_drop(void)
 {
-	(void)kind, (void)word, (void)n;
 	for (struct connection *c = proxy.connection; c < proxy.connection + CONNECTIONS_MAX; c++)
 		if (c->used)
 			close_connection(c);
 	if (proxy.listener >= 0)
 		close(proxy.listener);
 	proxy.listener = -1;
-	return NULL;
 }
 
-static const char *do_stall(int kind, char **word, int n)
+static void do_stall(void)
 {
-	(void)kind, (void)word, (void)n;
 	proxy.stalled = true;
-	return NULL;
 }
 
-static bool number(const char *text, int64_t *n)
+/* The words of a command; returns what is wrong with it, or NULL. */
+static const char *obey(char **word, int n)
 {
-	char *end;
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} commands[] = {{"pass", do_pass}, {"drop", do_drop}, {"stall", do_stall}};
 
-	*n = strtoll(text, &end, 10);
-	return *text >= '0' && *text <= '9' && *end == '\0';
-}
-
-static const char *add_rule(int kind, char **word, int n)
-{
-	struct spoil rule = {.kind = (enum spoil_kind)kind, .at = -1, .bit = -1, .left = -1};
-	int64_t partition;
-	int i = 0;
-
-	if (n < 3 || strlen(word[1]) >= sizeof(rule.topic) || !number(word[2], &partition))
-		return "expected TOPIC PARTITION [COUNT] [at=OFFSET] [bit=N]";
-	strcpy(rule.topic, word[1]);
-	rule.partition = (int32_t)partition;
-	for (int w = 3; w < n; w++) {
-		bool at = strncmp(word[w], "at=", 3) == 0, bit = strncmp(word[w], "bit=", 4) == 0;
-
-		if (!number(word[w] + (at	    ? 3
-					      : bit ? 4
-						    : 0),
-			    at	  ? &rule.at
-			    : bit ? &rule.bit
-				  : &rule.left))
-			return "expected COUNT, at=OFFSET or bit=N";
-	}
-	while (i < proxy.n_rules && (proxy.rule[i].partition != rule.partition ||
-					    strcmp(proxy.rule[i].topic, rule.topic) != 0))
-		i++;
-	if (i == RULES_MAX)
-		return "too many rules";
-	proxy.rule[i] = rule;
-	proxy.n_rules += i == proxy.n_rules;
-	return NULL;
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+		if (strcmp(commands[i].name, word[0]) == 0) {
+			commands[i].run();
+			return NULL;
+		}
+	return spoil_add(&proxy.rules, word, n);
 }
 
 static void command(char *line)
 {
-	static const struct {
-		const char *name;
-		const char *(*run)(int kind, char **word, int n);
-		int kind;
-	} commands[] = {{"pass", do_pass, 0}, {"drop", do_drop, 0}, {"stall", do_stall, 0},
-		{"flip", add_rule, SPOIL_FLIP}, {"crc", add_rule, SPOIL_CRC},
-		{"magic", add_rule, SPOIL_MAGIC}, {"codec", add_rule, SPOIL_CODEC},
-		{"cut", add_rule, SPOIL_CUT}, {"garble", add_rule, SPOIL_GARBLE}};
-	const char *wrong = "no such command";
 	char *word[WORDS_MAX], *rest = line;
+	const char *wrong;
 	int n = 0;
 
 	while (n < WORDS_MAX && (word[n] = strtok_r(rest, " \t\r\n", &rest)) != NULL)
 		n++;
 	if (n == 0)
 		return;
-	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
-		if (strcmp(commands[i].name, word[0]) == 0)
-			wrong = commands[i].run(commands[i].kind, word, n);
+	wrong = obey(word, n);
 	printf("%s%s\n", wrong ? "error " : "ok", wrong ? wrong : "");
 	fflush(stdout);
 }

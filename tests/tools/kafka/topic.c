@@ -1,17 +1,18 @@
 /*
- * kafka-topic.h - kafka-do's create, delete, grow and config.
+ * topic.c - kafka-do's create, delete, grow and config.
  *
  *	words --> NewTopic, ConfigResource --> the broker's yes --> metadata, DescribeConfigs: so?
  */
-#ifndef TALLY_TESTS_KAFKA_TOPIC_H
-#define TALLY_TESTS_KAFKA_TOPIC_H
+#include "tests/tools/kafka/topic.h"
 
-#include "tests/tools/kafka.h"
+#include <stdlib.h>
+#include <string.h>
+
 #include "tests/tools/text.h"
 
 #define TOPIC_ENTRIES_MAX 64
 
-static inline void topic_check(const char *what, const rd_kafka_topic_result_t **topic, size_t n)
+static void topic_check(const char *what, const rd_kafka_topic_result_t **topic, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (rd_kafka_topic_result_error(topic[i]) != 0)
@@ -26,7 +27,7 @@ struct topic_wish {
 };
 
 /* As many partitions as that, each of them with a leader. */
-static inline bool topic_is_so(void *arg)
+static bool topic_is_so(void *arg)
 {
 	const struct topic_wish *wish = arg;
 	const struct rd_kafka_metadata *md = kafka_metadata(wish->rk, wish->topic);
@@ -41,12 +42,12 @@ static inline bool topic_is_so(void *arg)
 	return so;
 }
 
-static inline void topic_wait(struct kafka_run *r, int partitions)
+static void topic_wait(struct kafka_run *r, int partitions)
 {
 	kafka_wait(topic_is_so, &(struct topic_wish){r->rk, r->arg[0], partitions}, r->arg[0]);
 }
 
-static inline void topic_create(struct kafka_run *r)
+void topic_create(struct kafka_run *r)
 {
 	int partitions = (int)text_number("PARTITIONS", r->arg[1]), replication = 1;
 	const rd_kafka_topic_result_t **topics;
@@ -74,7 +75,7 @@ static inline void topic_create(struct kafka_run *r)
 	topic_wait(r, partitions);
 }
 
-static inline void topic_delete(struct kafka_run *r)
+void topic_delete(struct kafka_run *r)
 {
 	rd_kafka_DeleteTopic_t *topic = rd_kafka_DeleteTopic_new(r->arg[0]);
 	const rd_kafka_topic_result_t **topics;
@@ -88,7 +89,7 @@ static inline void topic_delete(struct kafka_run *r)
 	topic_wait(r, 0);
 }
 
-static inline void topic_grow(struct kafka_run *r)
+void topic_grow(struct kafka_run *r)
 {
 	int partitions = (int)text_number("PARTITIONS", r->arg[1]);
 	const rd_kafka_topic_result_t **topics;
@@ -115,8 +116,7 @@ struct config {
 	int n;
 };
 
-static inline void config_check(
-	const char *what, const rd_kafka_ConfigResource_t **resource, size_t n)
+static void config_check(const char *what, const rd_kafka_ConfigResource_t **resource, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (rd_kafka_ConfigResource_error(resource[i]) != 0)
@@ -125,7 +125,7 @@ static inline void config_check(
 }
 
 /* An empty value takes the entry out. */
-static inline void config_set(struct config *c, const char *name, const char *value)
+static void config_set(struct config *c, const char *name, const char *value)
 {
 	int i = 0;
 
@@ -146,7 +146,7 @@ static inline void config_set(struct config *c, const char *name, const char *va
 }
 
 /* What has been set on the topic, without the defaults. */
-static inline void config_read(struct kafka_run *r, struct config *c)
+static void config_read(struct kafka_run *r, struct config *c)
 {
 	rd_kafka_ConfigResource_t *ask =
 		rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, r->arg[0]);
@@ -177,7 +177,7 @@ struct config_wish {
 	const struct config *config;
 };
 
-static inline bool config_is_so(void *arg)
+static bool config_is_so(void *arg)
 {
 	const struct config_wish *wish = arg;
 	struct config now;
@@ -192,7 +192,7 @@ static inline bool config_is_so(void *arg)
 }
 
 /* AlterConfigs replaces all, so what is there is sent along. */
-static inline void topic_config(struct kafka_run *r)
+void topic_config(struct kafka_run *r)
 {
 	rd_kafka_ConfigResource_t *set =
 		rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, r->arg[0]);
@@ -216,5 +216,3 @@ static inline void topic_config(struct kafka_run *r)
 	config_check(r->arg[0], resource, n);
 	kafka_wait(config_is_so, &(struct config_wish){r, &c}, r->arg[0]);
 }
-
-#endif

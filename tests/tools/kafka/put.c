@@ -1,5 +1,5 @@
 /*
- * kafka-put.h - kafka-do's `put`: lines from stdin to records, in one transaction or in none.
+ * put.c - kafka-do's `put`: lines from stdin to records, in one transaction or in none.
  *
  *	line --> put_line --> produce --> flush --> first=OFFSET last=OFFSET --> commit, abort
  *	                 every --batch N lines --^                               or left open
@@ -14,13 +14,16 @@
  * fields that are zero or empty are left out as proto3 does.  auto is the next number that belongs
  * to the partition.  What lies between two flushes is one batch, up to a megabyte.
  */
-#ifndef TALLY_TESTS_KAFKA_PUT_H
-#define TALLY_TESTS_KAFKA_PUT_H
+#include "tests/tools/kafka/put.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "record.pb-c.h"
-#include "tests/tools/kafka.h"
 #include "tests/tools/text.h"
 
 #define PUT_WORDS_MAX	   8
@@ -37,7 +40,7 @@ struct put {
 
 /* --- the handle ------------------------------------------------------------------------------ */
 
-static inline void put_on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
+static void put_on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
 {
 	struct put *p = opaque;
 
@@ -49,7 +52,7 @@ static inline void put_on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, 
 	p->last[m->partition] = m->offset;
 }
 
-static inline void put_open(struct put *p, const struct kafka *k)
+static void put_open(struct put *p, const struct kafka *k)
 {
 	rd_kafka_conf_t *conf = rd_kafka_conf_new();
 	rd_kafka_t *reader = kafka_reader(k, "read_committed");
@@ -74,7 +77,7 @@ static inline void put_open(struct put *p, const struct kafka *k)
 	kafka_partitions(p->rk, p->topic); /* else it waits up to a second to hear of the topic */
 }
 
-static inline void put_flush(struct put *p)
+static void put_flush(struct put *p)
 {
 	rd_kafka_resp_err_t err = rd_kafka_flush(p->rk, 4 * KAFKA_TIMEOUT_MS);
 
@@ -91,7 +94,7 @@ struct put_record {
 	int64_t timestamp;
 };
 
-static inline void put_send(struct put *p, const struct put_record *r)
+static void put_send(struct put *p, const struct put_record *r)
 {
 	rd_kafka_vu_t vu[] = {{RD_KAFKA_VTYPE_TOPIC, .u.cstr = p->topic},
 		{RD_KAFKA_VTYPE_PARTITION, .u.i32 = r->partition},
@@ -109,7 +112,7 @@ static inline void put_send(struct put *p, const struct put_record *r)
 	kafka_check(p->topic, error);
 }
 
-static inline int64_t put_wall_ms(void)
+static int64_t put_wall_ms(void)
 {
 	struct timespec ts;
 
@@ -117,7 +120,7 @@ static inline int64_t put_wall_ms(void)
 	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-static inline int64_t put_timestamp(const char *word)
+static int64_t put_timestamp(const char *word)
 {
 	int64_t ms;
 
@@ -133,7 +136,7 @@ static inline int64_t put_timestamp(const char *word)
 	return ms;
 }
 
-static inline uint64_t put_unsigned(const char *what, const char *word)
+static uint64_t put_unsigned(const char *what, const char *word)
 {
 	char *end;
 	uint64_t n = strtoull(word, &end, 10);
@@ -143,7 +146,7 @@ static inline uint64_t put_unsigned(const char *what, const char *word)
 	return n;
 }
 
-static inline uint64_t put_hash(struct put *p, const char *word)
+static uint64_t put_hash(struct put *p, const char *word)
 {
 	if (strcmp(word, "auto") != 0)
 		return put_unsigned("HASH is not a number", word);
@@ -152,13 +155,13 @@ static inline uint64_t put_hash(struct put *p, const char *word)
 	return (uint64_t)p->partition + (uint64_t)p->partitions * p->next_auto++;
 }
 
-static inline ProtobufCBinaryData put_bytes(const char *text)
+static ProtobufCBinaryData put_bytes(const char *text)
 {
 	return (ProtobufCBinaryData){strlen(text), (uint8_t *)(uintptr_t)text};
 }
 
 /* TIME TENANT HASH BYTES [POLICY] [zone=Z] [key=K] */
-static inline void put_stream(struct put *p, char **word, int n)
+static void put_stream(struct put *p, char **word, int n)
 {
 	const char *tenant = strcmp(word[1], "-") == 0 ? "" : word[1], *key = tenant;
 	const char *zone = "", *policy = "";
@@ -202,7 +205,7 @@ static inline void put_stream(struct put *p, char **word, int n)
 }
 
 /* Bytes that no reader of protobuf takes: a tag that has no end. */
-static inline void put_garbage(struct put *p, const char *word)
+static void put_garbage(struct put *p, const char *word)
 {
 	size_t len = (size_t)put_unsigned("garbage: not a number", word);
 	char *bytes = malloc(len + 1);
@@ -218,7 +221,7 @@ static inline void put_garbage(struct put *p, const char *word)
 }
 
 /* False when there is nothing on the line. */
-static inline bool put_line(struct put *p, char *line)
+static bool put_line(struct put *p, char *line)
 {
 	char *word[PUT_WORDS_MAX + 1], *rest = line, whole[160];
 	int n = 0;
@@ -248,7 +251,7 @@ static inline bool put_line(struct put *p, char *line)
 /* --- all of them ----------------------------------------------------------------------------- */
 
 /* Up to the end of stdin; with a transaction that stays open, up to an empty line. */
-static inline void put_lines(struct put *p)
+static void put_lines(struct put *p)
 {
 	char *line = NULL;
 	size_t size = 0;
@@ -260,7 +263,7 @@ static inline void put_lines(struct put *p)
 	put_flush(p);
 }
 
-static inline void put_report(const struct put *p)
+static void put_report(const struct put *p)
 {
 	if (p->partition >= 0)
 		printf("first=%" PRId64 " last=%" PRId64 "\n", p->first[p->partition],
@@ -273,7 +276,7 @@ static inline void put_report(const struct put *p)
 }
 
 /* What becomes of an open transaction: a line says it; without one it stays open. */
-static inline const char *put_verdict(void)
+static const char *put_verdict(void)
 {
 	static char line[64];
 
@@ -285,7 +288,7 @@ static inline const char *put_verdict(void)
 	return line;
 }
 
-static inline void put_end(struct put *p, const char *verdict)
+static void put_end(struct put *p, const char *verdict)
 {
 	if (strcmp(verdict, "commit") == 0)
 		kafka_check("commit", rd_kafka_commit_transaction(p->rk, KAFKA_TIMEOUT_MS));
@@ -295,9 +298,46 @@ static inline void put_end(struct put *p, const char *verdict)
 		kafka_fail(verdict, "a transaction ends with commit or abort");
 }
 
-static inline void put_run(struct put *p, const struct kafka *k)
+/* What follows TOPIC on the command line. */
+static void put_options(struct put *p, const struct kafka_run *r)
 {
-	put_open(p, k);
+	for (int i = 1; i < r->n; i++) {
+		const char *word = r->arg[i], *value = i + 1 < r->n ? r->arg[i + 1] : "";
+
+		if (word[0] != '-') {
+			p->partition = (int)text_number("PARTITION", word);
+			continue;
+		}
+		if (strcmp(word, "--txn") == 0)
+			p->txn = value;
+		else if (strcmp(word, "--id") == 0)
+			p->id = value;
+		else if (strcmp(word, "--compression") == 0)
+			p->compression = value;
+		else if (strcmp(word, "--batch") == 0)
+			p->batch = text_number("--batch", value);
+		else
+			kafka_fail(word, "put: no such option");
+		i++;
+	}
+	if (p->batch < 1)
+		kafka_fail("--batch", "at least 1");
+	if (p->txn != NULL && strcmp(p->txn, "commit") != 0 && strcmp(p->txn, "abort") != 0 &&
+		strcmp(p->txn, "open") != 0)
+		kafka_fail("--txn", "commit, abort or open");
+}
+
+void put_run(struct kafka_run *r)
+{
+	static struct put put = {.partition = -1, .batch = INT32_MAX, .compression = "none"};
+	struct put *p = &put;
+	char id[32];
+
+	snprintf(id, sizeof(id), "kafka-do-%d", (int)getpid());
+	p->topic = r->arg[0];
+	p->id = id;
+	put_options(p, r);
+	put_open(p, r->kafka);
 	if (p->txn != NULL) {
 		kafka_check("transaction", rd_kafka_init_transactions(p->rk, KAFKA_TIMEOUT_MS));
 		kafka_check("transaction", rd_kafka_begin_transaction(p->rk));
@@ -313,5 +353,3 @@ static inline void put_run(struct put *p, const struct kafka *k)
 		put_end(p, p->txn);
 	}
 }
-
-#endif

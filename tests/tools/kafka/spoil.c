@@ -1,5 +1,5 @@
 /*
- * kafka-spoil.h - finds a batch in a Fetch response and spoils it; bytes in, bytes out.
+ * spoil.c - finds a batch in a Fetch response and spoils it; bytes in, bytes out.
  *
  *	frame --walk topics, partitions--> rule? --> records --> batch --> spoiled
  *	   '------ lengths made consistent when it has become shorter <------'
@@ -12,17 +12,12 @@
  *
  * The crc is CRC-32C over all from the attributes on.
  */
-#ifndef TALLY_TESTS_KAFKA_SPOIL_H
-#define TALLY_TESTS_KAFKA_SPOIL_H
+#include "tests/tools/kafka/spoil.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
-#define SPOIL_VERSION_MIN 4
-#define SPOIL_VERSION_MAX 11 /* 12 is the first with tagged fields */
 
 enum spoil_kind {
 	SPOIL_FLIP,   /* one bit of the records: the crc does not fit any more */
@@ -31,15 +26,16 @@ enum spoil_kind {
 	SPOIL_CODEC,  /* a codec that does not exist, right crc */
 	SPOIL_CUT,    /* ends in the middle of its records */
 	SPOIL_GARBLE, /* 2^31 - 1 records, the first of them as long, right crc */
+	KINDS
 };
 
-struct spoil {
-	enum spoil_kind kind;
-	char topic[250];
-	int32_t partition;
-	int64_t at;   /* the batch with this offset; -1: the first */
-	int64_t bit;  /* flip: which of the records' bits, modulo their number; -1: the middle */
-	int64_t left; /* responses; -1: all */
+static const char *const kinds[] = {
+	[SPOIL_FLIP] = "flip",
+	[SPOIL_CRC] = "crc",
+	[SPOIL_MAGIC] = "magic",
+	[SPOIL_CODEC] = "codec",
+	[SPOIL_CUT] = "cut",
+	[SPOIL_GARBLE] = "garble",
 };
 
 enum {
@@ -52,9 +48,56 @@ enum {
 	BATCH_RECORDS = 61
 };
 
+/* --- the rules ------------------------------------------------------------------------------- */
+
+static bool is_number(const char *text, int64_t *n)
+{
+	char *end;
+
+	*n = strtoll(text, &end, 10);
+	return *text >= '0' && *text <= '9' && *end == '\0';
+}
+
+/* COUNT, at=OFFSET or bit=N. */
+static bool take_word(struct spoil *rule, const char *word)
+{
+	if (strncmp(word, "at=", 3) == 0)
+		return is_number(word + 3, &rule->at);
+	if (strncmp(word, "bit=", 4) == 0)
+		return is_number(word + 4, &rule->bit);
+	return is_number(word, &rule->left);
+}
+
+const char *spoil_add(struct spoil_rules *rules, char **word, int n)
+{
+	struct spoil rule = {.at = -1, .bit = -1, .left = -1};
+	int64_t partition;
+	int i = 0;
+
+	while (rule.kind < KINDS && strcmp(kinds[rule.kind], word[0]) != 0)
+		rule.kind++;
+	if (rule.kind == KINDS)
+		return "no such command";
+	if (n < 3 || strlen(word[1]) >= sizeof(rule.topic) || !is_number(word[2], &partition))
+		return "expected TOPIC PARTITION [COUNT] [at=OFFSET] [bit=N]";
+	strcpy(rule.topic, word[1]);
+	rule.partition = (int32_t)partition;
+	for (int w = 3; w < n; w++)
+		if (!take_word(&rule, word[w]))
+			return "expected COUNT, at=OFFSET or bit=N";
+	while (i < rules->n && (rules->rule[i].partition != rule.partition ||
+				       strcmp(rules->rule[i].topic, rule.topic) != 0))
+		i++;
+	if (i == SPOIL_RULES_MAX)
+		return "too many rules";
+	rules->rule[i] = rule;
+	rules->n += i == rules->n;
+	return NULL;
+}
+
 /* --- numbers --------------------------------------------------------------------------------- */
 
-static inline uint64_t spoil_get(const uint8_t *p, int bytes)
+uint64_t spoil_get(const uint8_t *p, int bytes)
 {
 	uint64_t n = 0;
 
@@ -63,13 +106,13 @@ static inline uint64_t spoil_get(const uint8_t *p, int bytes)
 	return n;
 }
 
-static inline void spoil_set32(uint8_t *p, uint32_t n)
+static void spoil_set32(uint8_t *p, uint32_t n)
 {
 	for (int i = 3; i >= 0; i--, n >>= 8)
 		p[i] = (uint8_t)n;
 }
 
-static inline uint32_t spoil_crc32c(const uint8_t *p, size_t len)
+static uint32_t spoil_crc32c(const uint8_t *p, size_t len)
 {
 	static uint32_t table[256];
 	uint32_t crc = UINT32_MAX;
@@ -87,7 +130,7 @@ static inline uint32_t spoil_crc32c(const uint8_t *p, size_t len)
 /* --- one batch ------------------------------------------------------------------------------- */
 
 /* Returns the batch, whole, or NULL. */
-static inline uint8_t *spoil_find(uint8_t *records, size_t size, int64_t at, size_t *len)
+static uint8_t *spoil_find(uint8_t *records, size_t size, int64_t at, size_t *len)
 {
 	while (size > BATCH_RECORDS) {
 		int64_t base = (int64_t)spoil_get(records, 8);
@@ -104,7 +147,7 @@ static inline uint8_t *spoil_find(uint8_t *records, size_t size, int64_t at, siz
 	return NULL;
 }
 
-static inline void spoil_garble(uint8_t *batch, size_t len)
+static void spoil_garble(uint8_t *batch, size_t len)
 {
 	static const uint8_t longest[] = {0xfe, 0xff, 0xff, 0xff, 0x0f}; /* zigzag 2^31 - 1 */
 
@@ -115,12 +158,12 @@ static inline void spoil_garble(uint8_t *batch, size_t len)
 }
 
 /* Returns how much of the batch is left. */
-static inline size_t spoil_batch(const struct spoil *rule, uint8_t *batch, size_t len)
+static size_t spoil_batch(const struct spoil *rule, uint8_t *batch, size_t len)
 {
 	uint64_t bits = (len - BATCH_RECORDS) * 8;
 	uint64_t bit = rule->bit < 0 ? bits / 2 : (uint64_t)rule->bit % bits;
 
-	switch (rule->kind) {
+	switch ((enum spoil_kind)rule->kind) {
 	case SPOIL_FLIP:
 		batch[BATCH_RECORDS + bit / 8] ^= (uint8_t)(1u << bit % 8);
 		return len;
@@ -138,6 +181,8 @@ static inline size_t spoil_batch(const struct spoil *rule, uint8_t *batch, size_
 	case SPOIL_GARBLE:
 		spoil_garble(batch, len);
 		break;
+	case KINDS:
+		break;
 	}
 	spoil_set32(
 		batch + BATCH_CRC, spoil_crc32c(batch + BATCH_ATTRIBUTES, len - BATCH_ATTRIBUTES));
@@ -152,7 +197,7 @@ struct spoil_cursor {
 	bool bad;    /* it has ended too early: nothing that we know */
 };
 
-static inline uint64_t spoil_read(struct spoil_cursor *c, int bytes)
+static uint64_t spoil_read(struct spoil_cursor *c, int bytes)
 {
 	uint64_t n;
 
@@ -166,7 +211,7 @@ static inline uint64_t spoil_read(struct spoil_cursor *c, int bytes)
 	return n;
 }
 
-static inline uint8_t *spoil_skip(struct spoil_cursor *c, size_t n)
+static uint8_t *spoil_skip(struct spoil_cursor *c, size_t n)
 {
 	uint8_t *p = c->p;
 
@@ -179,14 +224,8 @@ static inline uint8_t *spoil_skip(struct spoil_cursor *c, size_t n)
 	return p;
 }
 
-struct spoil_rules {
-	struct spoil *rule;
-	int n;
-	void (*done)(const struct spoil *rule, int64_t base_offset);
-};
-
-static inline struct spoil *spoil_rule(
-	const struct spoil_rules *rules, const uint8_t *topic, size_t len, int32_t partition)
+static struct spoil *spoil_rule(
+	struct spoil_rules *rules, const uint8_t *topic, size_t len, int32_t partition)
 {
 	for (int i = 0; i < rules->n; i++) {
 		struct spoil *rule = &rules->rule[i];
@@ -199,8 +238,7 @@ static inline struct spoil *spoil_rule(
 }
 
 /* The records of a partition, `c` behind their length; returns by how much they are shorter now. */
-static inline size_t spoil_records(
-	struct spoil_cursor *c, const struct spoil_rules *rules, struct spoil *rule, size_t size)
+static size_t spoil_records(struct spoil_cursor *c, struct spoil *rule, size_t size)
 {
 	uint8_t *records = spoil_skip(c, size), *batch;
 	size_t len, kept, gone;
@@ -210,7 +248,8 @@ static inline size_t spoil_records(
 	batch = spoil_find(records, size, rule->at, &len);
 	if (batch == NULL)
 		return 0;
-	rules->done(rule, (int64_t)spoil_get(batch, 8));
+	fprintf(stderr, "kafka-proxy: %s topic=%s partition=%d offset=%" PRId64 "\n",
+		kinds[rule->kind], rule->topic, rule->partition, (int64_t)spoil_get(batch, 8));
 	rule->left -= rule->left > 0;
 	kept = spoil_batch(rule, batch, len);
 	if (kept == len)
@@ -223,8 +262,8 @@ static inline size_t spoil_records(
 	return gone;
 }
 
-static inline size_t spoil_partition(struct spoil_cursor *c, int version,
-	const struct spoil_rules *rules, const uint8_t *topic, size_t topic_len)
+static size_t spoil_partition(struct spoil_cursor *c, int version, struct spoil_rules *rules,
+	const uint8_t *topic, size_t topic_len)
 {
 	int32_t partition = (int32_t)spoil_read(c, 4), aborted, size;
 
@@ -235,16 +274,10 @@ static inline size_t spoil_partition(struct spoil_cursor *c, int version,
 	size = (int32_t)spoil_read(c, 4);
 	if (c->bad || size <= 0)
 		return 0;
-	return spoil_records(
-		c, rules, spoil_rule(rules, topic, topic_len, partition), (size_t)size);
+	return spoil_records(c, spoil_rule(rules, topic, topic_len, partition), (size_t)size);
 }
 
-/*
- * A whole frame, its own length at its start.  Returns its new length; rules->done is called for
- * each batch that was spoiled.
- */
-static inline size_t spoil_response(
-	uint8_t *frame, size_t len, int version, const struct spoil_rules *rules)
+size_t spoil_response(uint8_t *frame, size_t len, int version, struct spoil_rules *rules)
 {
 	struct spoil_cursor c = {.p = frame, .left = len};
 	size_t gone = 0;
@@ -260,5 +293,3 @@ static inline size_t spoil_response(
 	spoil_set32(frame, (uint32_t)(len - gone - 4));
 	return len - gone;
 }
-
-#endif

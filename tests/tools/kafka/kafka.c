@@ -1,36 +1,16 @@
 /*
- * kafka.h - what kafka-do stands on: handles, metadata, offsets, and waiting for what is so.
+ * kafka.c - what kafka-do stands on: see kafka.h.
  *
  *	--brokers, --property --> kafka_open --> kafka_metadata, kafka_look_up, kafka_wait
- *
- * A broker says yes before all of it is true: the metadata, the log start, the rules are a moment
- * late.  Whoever changes something asks again until it can be seen.
- *
- * What fails ends the program with one line, and without librdkafka's good-bye (_exit): that one
- * would abort an open transaction.
  */
-#ifndef TALLY_TESTS_KAFKA_H
-#define TALLY_TESTS_KAFKA_H
+#include "tests/tools/kafka/kafka.h"
 
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <librdkafka/rdkafka.h>
-
-#define KAFKA_TIMEOUT_MS     15000
-#define KAFKA_PROPERTIES_MAX 32
-
-struct kafka {
-	const char *brokers;
-	const char *property[KAFKA_PROPERTIES_MAX][2];
-	int n_properties;
-};
 
 static struct {
 	pthread_mutex_t lock;
@@ -38,7 +18,7 @@ static struct {
 } kafka_said = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* librdkafka's threads: the last line is kept, for an error that has no reason of its own. */
-static inline void kafka_on_log(const rd_kafka_t *rk, int level, const char *fac, const char *buf)
+static void kafka_on_log(const rd_kafka_t *rk, int level, const char *fac, const char *buf)
 {
 	(void)rk;
 	if (level == 7) /* only with --property debug=... */
@@ -50,16 +30,14 @@ static inline void kafka_on_log(const rd_kafka_t *rk, int level, const char *fac
 	pthread_mutex_unlock(&kafka_said.lock);
 }
 
-static inline _Noreturn void kafka_fail(const char *what, const char *why)
+_Noreturn void kafka_fail(const char *what, const char *why)
 {
 	fflush(stdout);
 	fprintf(stderr, "kafka-do: %s: %s\n", what, why);
 	_exit(1);
 }
 
-/* `why` may be NULL.  Errors below 0 are librdkafka's own: its log says more. */
-static inline _Noreturn void kafka_fail_err(
-	const char *what, rd_kafka_resp_err_t err, const char *why)
+_Noreturn void kafka_fail_err(const char *what, rd_kafka_resp_err_t err, const char *why)
 {
 	char text[1200];
 
@@ -73,14 +51,13 @@ static inline _Noreturn void kafka_fail_err(
 	kafka_fail(what, text);
 }
 
-/* Borrows; librdkafka's way of saying that nothing went wrong is NULL. */
-static inline void kafka_check(const char *what, const rd_kafka_error_t *error)
+void kafka_check(const char *what, const rd_kafka_error_t *error)
 {
 	if (error != NULL)
 		kafka_fail_err(what, rd_kafka_error_code(error), rd_kafka_error_string(error));
 }
 
-static inline void kafka_set(rd_kafka_conf_t *conf, const char *name, const char *value)
+void kafka_set(rd_kafka_conf_t *conf, const char *name, const char *value)
 {
 	char why[512];
 
@@ -88,9 +65,7 @@ static inline void kafka_set(rd_kafka_conf_t *conf, const char *name, const char
 		kafka_fail(name, why);
 }
 
-/* Takes conf.  --property wins over what the caller has set. */
-static inline rd_kafka_t *kafka_open(
-	const struct kafka *k, rd_kafka_type_t type, rd_kafka_conf_t *conf)
+rd_kafka_t *kafka_open(const struct kafka *k, rd_kafka_type_t type, rd_kafka_conf_t *conf)
 {
 	char why[512];
 	rd_kafka_t *rk;
@@ -105,8 +80,7 @@ static inline rd_kafka_t *kafka_open(
 	return rk;
 }
 
-/* A consumer, which no broker makes topics for; without a group. */
-static inline rd_kafka_t *kafka_reader(const struct kafka *k, const char *isolation)
+rd_kafka_t *kafka_reader(const struct kafka *k, const char *isolation)
 {
 	rd_kafka_conf_t *conf = rd_kafka_conf_new();
 
@@ -118,8 +92,7 @@ static inline rd_kafka_t *kafka_reader(const struct kafka *k, const char *isolat
 	return kafka_open(k, RD_KAFKA_CONSUMER, conf);
 }
 
-/* Of one topic; its error is in topics[0].err. */
-static inline const struct rd_kafka_metadata *kafka_metadata(rd_kafka_t *rk, const char *topic)
+const struct rd_kafka_metadata *kafka_metadata(rd_kafka_t *rk, const char *topic)
 {
 	rd_kafka_topic_t *t = rd_kafka_topic_new(rk, topic, NULL);
 	const struct rd_kafka_metadata *md;
@@ -136,7 +109,7 @@ static inline const struct rd_kafka_metadata *kafka_metadata(rd_kafka_t *rk, con
 	return md;
 }
 
-static inline int64_t kafka_now_ms(void)
+static int64_t kafka_now_ms(void)
 {
 	struct timespec ts;
 
@@ -144,8 +117,7 @@ static inline int64_t kafka_now_ms(void)
 	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* Asks until it is so. */
-static inline void kafka_wait(bool (*so)(void *arg), void *arg, const char *what)
+void kafka_wait(bool (*so)(void *arg), void *arg, const char *what)
 {
 	int64_t until = kafka_now_ms() + KAFKA_TIMEOUT_MS;
 
@@ -156,8 +128,7 @@ static inline void kafka_wait(bool (*so)(void *arg), void *arg, const char *what
 	}
 }
 
-/* The number of partitions. */
-static inline int kafka_partitions(rd_kafka_t *rk, const char *topic)
+int kafka_partitions(rd_kafka_t *rk, const char *topic)
 {
 	const struct rd_kafka_metadata *md = kafka_metadata(rk, topic);
 	int n = md->topics[0].partition_cnt;
@@ -168,9 +139,7 @@ static inline int kafka_partitions(rd_kafka_t *rk, const char *topic)
 	return n;
 }
 
-/* which: -1 = end, -2 = start.  Leaders that move are waited for. */
-static inline void kafka_look_up(
-	rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list, int64_t which)
+void kafka_look_up(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list, int64_t which)
 {
 	int64_t until = kafka_now_ms() + KAFKA_TIMEOUT_MS;
 	rd_kafka_resp_err_t err;
@@ -191,8 +160,7 @@ static inline void kafka_look_up(
 		kafka_fail_err(list->elems[0].topic, err, NULL);
 }
 
-static inline int64_t kafka_look_up_one(
-	rd_kafka_t *rk, const char *topic, int32_t partition, int64_t which)
+int64_t kafka_look_up_one(rd_kafka_t *rk, const char *topic, int32_t partition, int64_t which)
 {
 	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
 	int64_t offset;
@@ -206,17 +174,7 @@ static inline int64_t kafka_look_up_one(
 
 /* --- commands ------------------------------------------------------------------------------ */
 
-/* What a command works with. */
-struct kafka_run {
-	const struct kafka *kafka;
-	rd_kafka_t *rk;
-	rd_kafka_queue_t *queue;
-	rd_kafka_AdminOptions_t *options;
-	int n;
-	char **arg;
-};
-
-static inline void kafka_open_admin(struct kafka_run *r)
+void kafka_open_admin(struct kafka_run *r)
 {
 	char why[512];
 
@@ -228,8 +186,7 @@ static inline void kafka_open_admin(struct kafka_run *r)
 		kafka_fail("admin", why);
 }
 
-/* The answer to the one request that is under way. */
-static inline rd_kafka_event_t *kafka_answer(struct kafka_run *r, const char *what)
+rd_kafka_event_t *kafka_answer(struct kafka_run *r, const char *what)
 {
 	rd_kafka_event_t *event = rd_kafka_queue_poll(r->queue, 2 * KAFKA_TIMEOUT_MS);
 
@@ -241,8 +198,7 @@ static inline rd_kafka_event_t *kafka_answer(struct kafka_run *r, const char *wh
 	return event;
 }
 
-/* key=value: cut in two; returns the value. */
-static inline char *kafka_cut(char *word)
+char *kafka_cut(char *word)
 {
 	char *equals = strchr(word, '=');
 
@@ -251,5 +207,3 @@ static inline char *kafka_cut(char *word)
 	*equals = '\0';
 	return equals + 1;
 }
-
-#endif

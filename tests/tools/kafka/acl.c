@@ -1,14 +1,13 @@
 /*
- * kafka-acl.h - kafka-do's acl: one rule, allowed or dropped.
+ * acl.c - kafka-do's acl: one rule, allowed or dropped.
  *
  *	words --> struct rule --> CreateAcls | DeleteAcls --> DescribeAcls: is it so?
  *
  * A name that ends in * is a prefix; * alone is every name.
  */
-#ifndef TALLY_TESTS_KAFKA_ACL_H
-#define TALLY_TESTS_KAFKA_ACL_H
+#include "tests/tools/kafka/acl.h"
 
-#include "tests/tools/kafka.h"
+#include <string.h>
 
 struct word {
 	const char *name;
@@ -27,7 +26,7 @@ static const struct word operations[] = {{"all", RD_KAFKA_ACL_OPERATION_ALL},
 static const struct word resources[] = {{"topic", RD_KAFKA_RESOURCE_TOPIC},
 	{"group", RD_KAFKA_RESOURCE_GROUP}, {"cluster", RD_KAFKA_RESOURCE_BROKER}, {NULL, 0}};
 
-static inline int code_of(const struct word *list, const char *name)
+static int code_of(const struct word *list, const char *name)
 {
 	while (list->name != NULL && strcmp(list->name, name) != 0)
 		list++;
@@ -43,7 +42,7 @@ struct rule {
 	rd_kafka_AclOperation_t operation;
 };
 
-static inline struct rule rule_of(char **arg)
+static struct rule rule_of(char **arg)
 {
 	char *name = strchr(arg[2], ':');
 	struct rule rule = {.principal = arg[0], .pattern = RD_KAFKA_RESOURCE_PATTERN_LITERAL};
@@ -63,28 +62,18 @@ static inline struct rule rule_of(char **arg)
 	return rule;
 }
 
-static inline rd_kafka_AclBinding_t *binding_of(const struct rule *rule)
+/* A rule to be made, or one to be looked for: librdkafka has one type, and a maker for each. */
+static rd_kafka_AclBinding_t *binding_of(const struct rule *rule, bool made)
 {
 	char why[512];
 	rd_kafka_AclBinding_t *binding =
-		rd_kafka_AclBinding_new(rule->type, rule->name, rule->pattern, rule->principal, "*",
-			rule->operation, RD_KAFKA_ACL_PERMISSION_TYPE_ALLOW, why, sizeof(why));
+		(made ? rd_kafka_AclBinding_new : rd_kafka_AclBindingFilter_new)(rule->type,
+			rule->name, rule->pattern, rule->principal, "*", rule->operation,
+			RD_KAFKA_ACL_PERMISSION_TYPE_ALLOW, why, sizeof(why));
 
 	if (binding == NULL)
 		kafka_fail("acl", why);
 	return binding;
-}
-
-static inline rd_kafka_AclBindingFilter_t *filter_of(const struct rule *rule)
-{
-	char why[512];
-	rd_kafka_AclBindingFilter_t *filter = rd_kafka_AclBindingFilter_new(rule->type, rule->name,
-		rule->pattern, rule->principal, "*", rule->operation,
-		RD_KAFKA_ACL_PERMISSION_TYPE_ALLOW, why, sizeof(why));
-
-	if (filter == NULL)
-		kafka_fail("acl", why);
-	return filter;
 }
 
 struct rule_wish {
@@ -93,10 +82,10 @@ struct rule_wish {
 	bool there;
 };
 
-static inline bool rule_is_so(void *arg)
+static bool rule_is_so(void *arg)
 {
 	const struct rule_wish *wish = arg;
-	rd_kafka_AclBindingFilter_t *filter = filter_of(wish->rule);
+	rd_kafka_AclBinding_t *filter = binding_of(wish->rule, false);
 	rd_kafka_event_t *event;
 	size_t n;
 
@@ -108,48 +97,44 @@ static inline bool rule_is_so(void *arg)
 	return (n > 0) == wish->there;
 }
 
-static inline void acl_allow(struct kafka_run *r, const struct rule *rule)
+/* One rule was sent, so there is one result. */
+static void check_created(rd_kafka_event_t *event)
 {
-	rd_kafka_AclBinding_t *binding = binding_of(rule);
-	const rd_kafka_acl_result_t **result;
-	rd_kafka_event_t *event;
 	size_t n;
 
-	rd_kafka_CreateAcls(r->rk, &binding, 1, r->options, r->queue);
-	event = kafka_answer(r, "acl");
-	result = rd_kafka_CreateAcls_result_acls(rd_kafka_event_CreateAcls_result(event), &n);
-	for (size_t i = 0; i < n; i++)
-		kafka_check("acl", rd_kafka_acl_result_error(result[i]));
+	kafka_check("acl", rd_kafka_acl_result_error(rd_kafka_CreateAcls_result_acls(
+				   rd_kafka_event_CreateAcls_result(event), &n)[0]));
 }
 
-static inline void acl_drop(struct kafka_run *r, const struct rule *rule)
+static void check_deleted(rd_kafka_event_t *event)
 {
-	rd_kafka_AclBindingFilter_t *filter = filter_of(rule);
-	const rd_kafka_DeleteAcls_result_response_t **response;
-	rd_kafka_event_t *event;
 	size_t n;
+	const rd_kafka_DeleteAcls_result_response_t *response =
+		rd_kafka_DeleteAcls_result_responses(
+			rd_kafka_event_DeleteAcls_result(event), &n)[0];
 
-	rd_kafka_DeleteAcls(r->rk, &filter, 1, r->options, r->queue);
-	event = kafka_answer(r, "acl");
-	response =
-		rd_kafka_DeleteAcls_result_responses(rd_kafka_event_DeleteAcls_result(event), &n);
-	for (size_t i = 0; i < n; i++)
-		kafka_check("acl", rd_kafka_DeleteAcls_result_response_error(response[i]));
-	rd_kafka_DeleteAcls_result_response_matching_acls(response[0], &n);
+	kafka_check("acl", rd_kafka_DeleteAcls_result_response_error(response));
+	rd_kafka_DeleteAcls_result_response_matching_acls(response, &n);
 	if (n == 0)
 		kafka_fail("acl", "there is no such rule");
 }
 
-static inline void acl_run(struct kafka_run *r)
+void acl_run(struct kafka_run *r)
 {
 	bool allow = strcmp(r->arg[0], "allow") == 0;
+	rd_kafka_AclBinding_t *binding;
+	rd_kafka_event_t *event;
 	struct rule rule;
 
 	if (!allow && strcmp(r->arg[0], "drop") != 0)
 		kafka_fail(r->arg[0], "acl: allow or drop");
 	rule = rule_of(r->arg + 1);
-	(allow ? acl_allow : acl_drop)(r, &rule);
+	binding = binding_of(&rule, allow);
+	(allow ? rd_kafka_CreateAcls : rd_kafka_DeleteAcls)(
+		r->rk, &binding, 1, r->options, r->queue);
+	event = kafka_answer(r, "acl");
+	(allow ? check_created : check_deleted)(event);
+	rd_kafka_event_destroy(event);
+	rd_kafka_AclBinding_destroy(binding);
 	kafka_wait(rule_is_so, &(struct rule_wish){r, &rule, allow}, "acl");
 }
-
-#endif
