@@ -150,7 +150,7 @@ static void on_tick(struct ev_loop *loop, ev_timer *timer, int events)
 		mind_the_queue(worker);
 	if (worker->ticks % TICKS_A_SECOND == 0)
 		every_second(worker);
-	if (worker->ticks % watch_ticks(worker) == 0 && worker_is_reading(worker))
+	if (worker->ticks % watch_ticks(worker) == 0)
 		worker_watch(worker);
 	worker_pump(worker); /* should a wake-up ever be missed */
 }

@@ -320,8 +320,6 @@ void worker_on_locate(struct ev_loop *loop, ev_io *io, int events)
 		if (!start_answer(&worker->start, &answer))
 			return;
 		after_start(worker);
-		if (worker->start.again && answer.end >= replay_next(worker->replay))
-			judge(worker, answer.end, replay_next(worker->replay));
 	} else if (worker->watch_waiting && answer.id == worker->watch_question) {
 		worker->watch_waiting = false;
 		worker->lookups_fail = answer.end < 0;
@@ -332,8 +330,21 @@ void worker_on_locate(struct ev_loop *loop, ev_io *io, int events)
 	}
 }
 
+/* A look whether the log is still the same: it may be what nothing arrives for. */
+static void watch_the_look(struct worker *worker)
+{
+	int64_t end = worker->start.facts.end, next = replay_next(worker->replay);
+
+	if (worker->phase == PHASE_LOCATING && worker->start.again && end >= next)
+		judge(worker, end, next);
+}
+
 void worker_watch(struct worker *worker)
 {
+	if (!worker_is_reading(worker)) {
+		watch_the_look(worker);
+		return;
+	}
 	if (worker->watch_waiting)
 		return;
 	worker->watch_waiting = true;
