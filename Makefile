@@ -237,7 +237,7 @@ check-kafka: all test-programs
 	else echo "check-kafka: SKIPPED: $$why"; fi
 kafka: kafka-deps
 	@$(MAKE) --no-print-directory all test-programs
-	@B="$(abspath $B)" tests/kafka/run.sh
+	@B="$(abspath $B)" exec tests/kafka/run.sh
 
 layers: all
 	tests/layers.sh $B

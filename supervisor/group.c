@@ -138,7 +138,7 @@ static void on_revoke(struct group *group, const uint32_t *list, size_t n)
 		"partitions=%zu kind=%s", n, words[loss]);
 	group->unanswered++;
 	group->member = loss != GROUP_LOSS;
-	if (loss == GROUP_LOSS)
+	if (loss == GROUP_LOSS && group->shown != GROUP_NO_TOPIC) /* which is why */
 		show(group, GROUP_LOST);
 	group->on.revoked(group->on.arg, list, n, loss);
 }
@@ -369,14 +369,17 @@ static void on_topic(struct ev_loop *loop, ev_io *w, int revents)
 			group_state_word(group->trouble.down), group->config->brokers, quoted);
 		show(group, group->trouble.down);
 	} else if (state == TOPIC_MISSING) {
-		log_warn("topic.waiting", "reason=missing topic=%s error=%s", group->config->topic,
-			quoted);
+		log_warn(group->subscribed ? "topic.gone" : "topic.waiting",
+			"reason=missing topic=%s action=\"create it, or correct kafka.topic\"",
+			group->config->topic);
 		show(group, GROUP_NO_TOPIC);
 	} else if (state == TOPIC_REFUSED) {
 		show(group, trouble_error(&group->trouble,
 				    RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, why));
 	} else if (state == TOPIC_FOUND) {
 		group->on.partitions(group->on.arg, partitions);
+		if (group->subscribed && group->shown == GROUP_NO_TOPIC)
+			show(group, group->member ? GROUP_MEMBER : GROUP_JOINING);
 		if (!group->subscribed && !group->closing)
 			subscribe(group);
 	}
@@ -438,6 +441,28 @@ int group_start(const struct config *config, struct ev_loop *loop,
 		group_free(&group, false);
 	*out = group;
 	return err;
+}
+
+struct credentials {
+	const char *username, *password;
+};
+
+static void take_credential(void *arg, const char *name, const char *value)
+{
+	struct credentials *c = arg;
+	if (!strcmp(name, "sasl.username"))
+		c->username = value;
+	else if (!strcmp(name, "sasl.password"))
+		c->password = value;
+}
+
+void group_renew_credentials(struct group *group)
+{
+	struct credentials c = {NULL, NULL};
+	group_worker_properties(group->config, take_credential, &c);
+	if (c.username && c.password)
+		report(rd_kafka_sasl_set_credentials(group->rk, c.username, c.password),
+			"sasl_set_credentials");
 }
 
 void group_close(struct group *group)

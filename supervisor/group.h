@@ -67,6 +67,9 @@ int group_start(const struct config *config, struct ev_loop *loop,
 /* The topic's count may have changed: asks at once, and calls `partitions` if it has. */
 void group_ask_topic(struct group *group);
 
+/* Secrets were read anew: the next login of this member uses them (SASL PLAIN and SCRAM). */
+void group_renew_credentials(struct group *group);
+
 /* Answers the revocation that is pending; nothing when none is. */
 void group_ack(struct group *group);
 

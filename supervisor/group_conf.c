@@ -94,7 +94,8 @@ static void set_membership(struct conf_builder *b, const struct config *c)
 	set(b, "log.queue", "true");
 	set(b, "socket.nagle.disable", "true");
 	set(b, "reconnect.backoff.max.ms", "1000");
-	set(b, "topic.metadata.refresh.interval.ms", "30000");
+	set(b, "topic.metadata.refresh.interval.ms",
+		"10000"); /* how soon a new partition is ours */
 }
 
 /*

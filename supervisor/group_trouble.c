@@ -56,7 +56,8 @@ static void say_refused(struct trouble *trouble, const char *error)
 	log_error("kafka.refused", "reason=%s error=%s action=\"%s\" suppressed=%u",
 		group_state_word(trouble->down), log_quote(text, sizeof text, error),
 		tls ? "check security.protocol and ssl.* in kafka.properties"
-		    : "check sasl.* in kafka.properties; for SCRAM see tallyd --version too",
+		    : "check sasl.* in kafka.properties and kafka.secret_files, then SIGHUP; for "
+		      "SCRAM see tallyd --version too",
 		more);
 }
 
@@ -84,11 +85,12 @@ void trouble_log(struct trouble *trouble, int level, const char *facility, const
 {
 	char text[512];
 	unsigned more;
-	/* FAIL comes as an error event too; CONF shows values that may be secrets. */
+	/* FAIL comes as an error event too, PARTCNT is our own news; CONF shows values that may be
+	 * secrets. */
 	if (!strcmp(facility, "CONF"))
 		return;
 	log_quote(text, sizeof text, message);
-	if (level > LOG_WARNING || !strcmp(facility, "FAIL"))
+	if (level > LOG_WARNING || !strcmp(facility, "FAIL") || !strcmp(facility, "PARTCNT"))
 		log_debug("kafka.log", "facility=%s text=%s", facility, text);
 	else if (log_limit_pass(&trouble->client, 1000, &more))
 		log_warn("kafka.log", "facility=%s text=%s suppressed=%u", facility, text, more);

@@ -29,6 +29,7 @@
 #include "shm/log.h"
 #include "shm/table.h"
 #include "supervisor/fleet.h"
+#include "supervisor/fleet_retry.h"
 #include "supervisor/group.h"
 #include "supervisor/kafka_version.h"
 #include "supervisor/notify.h"
@@ -228,6 +229,10 @@ static void on_reload(struct ev_loop *loop, ev_signal *w, int revents)
 			fresh.clock_offset_ms);
 		config_free(&fresh);
 		setup_renew_secrets(d->config_path, &d->setup);
+		if (d->setup.config.n_secret_files) {
+			group_renew_credentials(d->group);
+			fleet_retry(d->fleet);
+		}
 	}
 	notify_ready();
 }

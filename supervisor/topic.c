@@ -97,8 +97,11 @@ static void ask(struct topic *topic)
 	if (md)
 		rd_kafka_metadata_destroy(md);
 	pthread_mutex_lock(&topic->lock);
-	/* Once found, silence is not news: the group's own state tells of it. */
-	bool news = topic->state != state && !(topic->belief.partitions && state != TOPIC_FOUND);
+	/* Once found, silence is not news: the group's own state tells of it.  That it is gone is, when
+	 * it has been said twice. */
+	bool gone = state == TOPIC_MISSING && topic->belief.gone;
+	bool news = topic->state != state &&
+		    (!topic->belief.partitions || state == TOPIC_FOUND || gone);
 	news |= topic_believe(&topic->belief, state, partitions, host_boot_ns());
 	if (news) {
 		topic->state = state;

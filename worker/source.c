@@ -132,7 +132,8 @@ static void on_log(const rd_kafka_t *client, int level, const char *facility, co
 	if (strcmp(facility, "CONF") == 0)
 		return;
 	log_quote(quoted, sizeof(quoted), text);
-	if (level >= LOG_INFO || strcmp(facility, "FAIL") == 0)
+	if (level >= LOG_INFO || strcmp(facility, "FAIL") == 0 ||
+		strcmp(facility, "PARTCNT") == 0) /* the supervisor says it once */
 		log_debug("kafka.log", "facility=%s text=%s", facility, quoted);
 	else if (log_limit_pass(&source->client_limit, 10000, &swallowed))
 		log_warn("kafka.log", "facility=%s text=%s suppressed=%u", facility, quoted,
@@ -160,7 +161,8 @@ static void on_error(rd_kafka_t *client, int err, const char *text, void *opaque
 	log_quote(quoted, sizeof(quoted), text);
 	if (is_refusal(err, text))
 		log_error("kafka.refused",
-			"code=%s text=%s action=\"check sasl.* and ssl.* in kafka.properties\" "
+			"code=%s text=%s action=\"check sasl.* and ssl.* in kafka.properties and "
+			"kafka.secret_files, then SIGHUP\" "
 			"suppressed=%u",
 			rd_kafka_err2name(err), quoted, swallowed);
 	else

@@ -181,8 +181,9 @@ static void topic_believes_in_fewer_at_once_when_it_was_gone(void **state)
 	(void)state;
 	begin(12);
 	say(MISSING);
-	ask(2);
-	assert_false(has_news(0));
+	ask(3);
+	assert_true(has_news(0));
+	assert_int_equal(count(TOPIC_MISSING), 12);
 	say(8);
 	ask(2);
 	assert_true(has_news(0));
@@ -198,10 +199,13 @@ static void topic_keeps_what_it_knows_when_there_is_no_answer_or_no_topic(void *
 	begin(4);
 	say(SILENCE);
 	ask(3);
-	say(MISSING);
-	ask(3);
 	assert_false(has_news(100));
 	assert_int_equal(count(TOPIC_FOUND), 4);
+	say(MISSING);
+	ask(1); /* a broker may be late; twice it is believed */
+	ask(2);
+	assert_true(has_news(5000));
+	assert_int_equal(count(TOPIC_MISSING), 4);
 	say(5);
 	ask(2);
 	assert_true(has_news(5000));
