@@ -148,6 +148,14 @@ static void strip_slashes(char *path)
 		path[--len] = '\0';
 }
 
+/* The end of a long path says more than its beginning. */
+static void copy_end(char *to, size_t size, const char *from)
+{
+	size_t len = strlen(from);
+
+	snprintf(to, size, "%s", from + (len < size ? 0 : len - size + 1));
+}
+
 int config_parse(const char *name, const char *text, size_t len, struct config *config,
 	struct config_error *error)
 {
@@ -156,6 +164,7 @@ int config_parse(const char *name, const char *text, size_t len, struct config *
 
 	error->line[0] = '\0';
 	config_defaults(config);
+	copy_end(config->source, sizeof(config->source), name);
 	r.text = text;
 	r.len = len;
 	err = config_yaml_open(&r);

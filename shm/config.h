@@ -25,6 +25,7 @@ struct config_property {
 	char *name, *value;
 	char *path; /* the file that the value is in; value = NULL until it is read.  NULL: none */
 	unsigned mode; /* of that file */
+	unsigned line; /* in tally.yaml, for messages; 0: not known */
 };
 
 struct config {
@@ -47,8 +48,9 @@ struct config {
 	/* kafka.properties and kafka.secret_files */
 	struct config_property properties[CONFIG_PROPERTIES_MAX];
 	uint32_t n_properties;
-	uint32_t n_secret_files; /* so many of them have a path */
-	unsigned mode;		 /* of the file that all this was read from; 0 = from memory */
+	uint32_t n_secret_files;       /* so many of them have a path */
+	char source[CONFIG_TEXT_SIZE]; /* file that all this was read from, or its end */
+	unsigned mode;		       /* of that file; 0 = from memory */
 
 	uint32_t active_window_ms; /* window.active: whole minutes */
 	uint32_t rate_window_ms;   /* window.rate: whole minutes, at most 5 */
@@ -140,6 +142,26 @@ void config_exposed(const char *config_path, const struct config *config,
  * small for it.
  */
 int config_listen_split(const char *listen, char *host, size_t size, uint16_t *port);
+
+/*
+ * The line for a mistake with a property, with the line that it is on:
+ * "tally.yaml:6: kafka.properties: sasl.mechanism: ...".  `name` NULL: it is not
+ * known which one.  Returns ERR_INVALID.
+ */
+int config_property_fail(const struct config *config, const char *name, struct config_error *error,
+	const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* The file may be edited from now on: messages name no line of it any more. */
+void config_forget_lines(struct config *config);
+
+/* The one of `names` that is nearest to `name`; NULL when none is near. */
+const char *config_nearest_of(const char *name, const char *const *names, size_t n);
+
+/*
+ * Files that properties like ssl.ca.location name: can they be opened?  The query
+ * process has no use for them, so config_load does not look.
+ */
+int config_files_check(const struct config *config, struct config_error *error);
 
 /* --print-config: every option with section, default, unit, bounds and prose: a valid tally.yaml.
  */

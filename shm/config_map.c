@@ -20,14 +20,19 @@
 #define PROPERTY_SIZE_MAX (32 * 1024) /* a chain of certificates fits */
 #define PATH_SIZE_MAX	  1000
 
-/* The name only as far as it is one: the rest may be a secret in a wrong place. */
+#define SMALL	 "abcdefghijklmnopqrstuvwxyz0123456789._-"
+#define CAPITALS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+/* The name only as far as it looks like one: the rest may be a secret in a wrong place. */
 static void entry_name(
 	const struct config_option *option, const char *key, char name[CONFIG_VALUE_SIZE])
 {
-	size_t legal = strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789._-");
+	size_t legal = strspn(key, SMALL), shown = strspn(key, SMALL CAPITALS);
+	bool good = legal > 0 && !key[legal];
 
-	snprintf(name, CONFIG_VALUE_SIZE, "kafka.%s: %.*s", option->key,
-		legal < 64 ? (int)legal : 64, key);
+	shown = shown < 64 ? shown : 64;
+	snprintf(name, CONFIG_VALUE_SIZE, good ? "kafka.%s: %.*s" : "kafka.%s: \"%.*s%s\"",
+		option->key, (int)shown, key, key[shown] ? "..." : "");
 }
 
 static int check_twice(struct config_reader *r, const struct config_option *option,
@@ -49,11 +54,24 @@ static int check_twice(struct config_reader *r, const struct config_option *opti
 	return 0;
 }
 
+static int fail_name(struct config_reader *r, const char *name, const char *key, unsigned line)
+{
+	size_t len = strspn(key, SMALL CAPITALS);
+	char small[65] = "";
+
+	for (size_t i = 0; !key[len] && len < sizeof(small) && i < len; i++)
+		small[i] = (char)(key[i] >= 'A' && key[i] <= 'Z' ? key[i] - 'A' + 'a' : key[i]);
+	return config_fail(&r->source, line, name,
+		"is not the name of a property; they are made of small letters, digits and . _ "
+		"-%s%s",
+		small[0] ? "; write " : "", small);
+}
+
 static int check_name(struct config_reader *r, const struct config_option *option, const char *name,
 	const char *key, unsigned line)
 {
 	const char *refused = config_property_refused(key);
-	size_t legal = strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789._-");
+	size_t legal = strspn(key, SMALL);
 	int err;
 
 	if (refused)
@@ -63,9 +81,7 @@ static int check_name(struct config_reader *r, const struct config_option *optio
 			"is a command line, and every user can see those; put the secret into a "
 			"keytab, see sasl.kerberos.keytab");
 	if (legal == 0 || key[legal] || legal > PROPERTY_NAME_MAX)
-		return config_fail(&r->source, line, name,
-			"is not the name of a property; they are made of small letters, digits and "
-			". _ -");
+		return fail_name(r, name, key, line);
 	err = check_twice(r, option, name, key, line);
 	if (!err && r->config->n_properties == CONFIG_PROPERTIES_MAX)
 		err = config_fail(&r->source, line, name, "is one too many; at most %d are allowed",
@@ -124,7 +140,7 @@ static int add_entry(
 		free(key);
 		return err;
 	}
-	*property = (struct config_property){.name = key};
+	*property = (struct config_property){.name = key, .line = line};
 	*(from_file ? &property->path : &property->value) = copy;
 	r->config->n_properties++;
 	r->config->n_secret_files += from_file;

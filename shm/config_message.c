@@ -7,6 +7,7 @@
  */
 #include "shm/config_table.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -59,6 +60,48 @@ int config_fail(struct config_source *source, unsigned line, const char *key, co
 	return ERR_INVALID;
 }
 
+static const struct config_property *find_property(const struct config *config, const char *name)
+{
+	for (uint32_t i = 0; name && i < config->n_properties; i++) {
+		if (strcmp(config->properties[i].name, name) == 0)
+			return &config->properties[i];
+	}
+	return NULL;
+}
+
+int config_property_fail(const struct config *config, const char *name, struct config_error *error,
+	const char *fmt, ...)
+{
+	struct config_source source = {.name = config->source, .error = error};
+	const struct config_property *property = find_property(config, name);
+	const char *map = property && property->path ? "kafka.secret_files" : "kafka.properties";
+	char key[CONFIG_VALUE_SIZE], why[sizeof(error->line)];
+	va_list args;
+
+	if (name && !property)
+		map = "kafka"; /* follows from another option */
+	snprintf(key, sizeof(key), "%s%s%.64s", map, name ? ": " : "", name ? name : "");
+	va_start(args, fmt);
+	vsnprintf(why, sizeof(why), fmt, args);
+	va_end(args);
+	return config_fail(&source, property ? property->line : 0, key, "%s", why);
+}
+
+void config_forget_lines(struct config *config)
+{
+	for (uint32_t i = 0; i < config->n_properties; i++)
+		config->properties[i].line = 0;
+}
+
+const char *config_file_action(int err)
+{
+	if (err == ENOENT || err == ENOTDIR)
+		return "create it, or correct the path";
+	if (err == EACCES || err == EPERM)
+		return "let the user that tallyd runs as read it";
+	return "name a file that can be read";
+}
+
 static const char *join(const char *section, const char *key, char buf[CONFIG_VALUE_SIZE])
 {
 	snprintf(buf, CONFIG_VALUE_SIZE, "%.64s%s%.64s", section, *section && *key ? "." : "", key);
@@ -70,6 +113,8 @@ const char *config_option_name(const struct config_option *option, char buf[CONF
 	return join(option->section, option->key, buf);
 }
 
+#define NAME_MAX_LEN 64
+
 static unsigned min3(unsigned a, unsigned b, unsigned c)
 {
 	unsigned least = a < b ? a : b;
@@ -77,10 +122,10 @@ static unsigned min3(unsigned a, unsigned b, unsigned c)
 	return least < c ? least : c;
 }
 
-/* Letters to change, add or take away; both shorter than 64. */
+/* Letters to change, add or take away; both at most NAME_MAX_LEN. */
 static unsigned distance(const char *a, const char *b)
 {
-	unsigned row[65], len = (unsigned)strlen(b);
+	unsigned row[NAME_MAX_LEN + 1], len = (unsigned)strlen(b);
 
 	for (unsigned j = 0; j <= len; j++)
 		row[j] = j;
@@ -98,15 +143,39 @@ static unsigned distance(const char *a, const char *b)
 	return row[len];
 }
 
-const char *config_nearest(const char *section, const char *key, char buf[CONFIG_VALUE_SIZE])
+/* So far away a name is another one. */
+static unsigned too_far(const char *name)
 {
-	size_t n_options, n_sections, len = strlen(key);
-	const struct config_option *options = config_options(&n_options);
-	const struct config_section *sections = config_sections(&n_sections);
-	unsigned best = 1 + (len < 6 ? 1 : (unsigned)len / 3);
+	size_t len = strlen(name);
+
+	return len > NAME_MAX_LEN ? 0 : 1 + (len < 6 ? 1 : (unsigned)len / 3);
+}
+
+const char *config_nearest_of(const char *name, const char *const *names, size_t n)
+{
+	unsigned best = too_far(name);
 	const char *found = NULL;
 
-	if (len > 60)
+	for (size_t i = 0; i < n && best > 0; i++) {
+		unsigned d = strlen(names[i]) > NAME_MAX_LEN ? best : distance(name, names[i]);
+
+		if (d < best) {
+			best = d;
+			found = names[i];
+		}
+	}
+	return found;
+}
+
+const char *config_nearest(const char *section, const char *key, char buf[CONFIG_VALUE_SIZE])
+{
+	size_t n_options, n_sections;
+	const struct config_option *options = config_options(&n_options);
+	const struct config_section *sections = config_sections(&n_sections);
+	unsigned best = too_far(key);
+	const char *found = NULL;
+
+	if (best == 0)
 		return NULL;
 	for (size_t i = 0; i < n_options; i++) {
 		/* One of the same section wins over an equal one elsewhere. */

@@ -19,17 +19,18 @@
 
 #include "shm/err.h"
 
-#define SECRET_SIZE_MAX (64 * 1024)  /* a private key with its chain is a tenth of it */
-#define TOTAL_SIZE_MAX	(512 * 1024) /* all properties: they have to fit into a handoff */
+#define SECRET_SIZE_MAX (64 * 1024)	      /* a private key with its chain is a tenth of it */
+#define FILE_SIZE_MAX	(SECRET_SIZE_MAX + 2) /* and the end of its last line */
+#define TOTAL_SIZE_MAX	(512 * 1024)	      /* all properties: they have to fit into a handoff */
 
-/* Gives the text, at most SECRET_SIZE_MAX + 1 bytes, or NULL with errno. */
+/* Gives the text, at most FILE_SIZE_MAX + 1 bytes, or NULL with errno. */
 static char *read_file(int fd, size_t *len)
 {
-	char *text = malloc(SECRET_SIZE_MAX + 2);
+	char *text = malloc(FILE_SIZE_MAX + 2);
 	ssize_t n = 1;
 
-	while (text && n > 0 && *len <= SECRET_SIZE_MAX) {
-		n = read(fd, text + *len, SECRET_SIZE_MAX + 1 - *len);
+	while (text && n > 0 && *len <= FILE_SIZE_MAX) {
+		n = read(fd, text + *len, FILE_SIZE_MAX + 1 - *len);
 		if (n < 0 && errno == EINTR)
 			n = 1;
 		else if (n > 0)
@@ -46,10 +47,12 @@ static char *read_file(int fd, size_t *len)
 /* Ends the text as a string; NULL, or what is wrong with it. */
 static const char *finish(char *text, size_t len)
 {
-	if (len > SECRET_SIZE_MAX)
-		return "is larger than 64 KiB; name a file that has the value and nothing else";
 	if (len > 0 && text[len - 1] == '\n')
 		len--;
+	if (len > 0 && text[len - 1] == '\r') /* written elsewhere */
+		len--;
+	if (len > SECRET_SIZE_MAX)
+		return "is larger than 64 KiB; name a file that has the value and nothing else";
 	text[len] = '\0';
 	if (len == 0)
 		return "is empty; write the value into it";
@@ -58,8 +61,17 @@ static const char *finish(char *text, size_t len)
 	return NULL;
 }
 
-/* NULL, or the reason why not. */
-static const char *read_secret(const char *path, char **value, unsigned *mode)
+static const char *cannot(char why[CONFIG_WHY_SIZE])
+{
+	int err = errno;
+
+	snprintf(why, CONFIG_WHY_SIZE, "%s; %s", strerror(err), config_file_action(err));
+	return why;
+}
+
+/* NULL, or the reason why not, perhaps in `why`. */
+static const char *read_secret(
+	const char *path, char **value, unsigned *mode, char why[CONFIG_WHY_SIZE])
 {
 	/* NONBLOCK: a FIFO must not hang us before it is refused. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -68,13 +80,13 @@ static const char *read_secret(const char *path, char **value, unsigned *mode)
 	size_t len = 0;
 
 	if (fd < 0)
-		return strerror(errno);
+		return cannot(why);
 	if (fstat(fd, &st) < 0)
-		wrong = strerror(errno);
+		wrong = cannot(why);
 	else if (!S_ISREG(st.st_mode))
-		wrong = "is not a regular file";
+		wrong = "is not a regular file; name one that has the value and nothing else";
 	else if (!(*value = read_file(fd, &len)))
-		wrong = strerror(errno);
+		wrong = cannot(why);
 	close(fd);
 	if (wrong)
 		return wrong;
@@ -117,14 +129,16 @@ int config_secrets_load(const char *config_path, const struct config *config,
 	secrets->n = config->n_properties;
 	for (uint32_t i = 0; i < config->n_properties && !err; i++) {
 		const struct config_property *property = &config->properties[i];
-		char name[CONFIG_VALUE_SIZE];
+		char name[CONFIG_VALUE_SIZE], why[CONFIG_WHY_SIZE];
 
 		if (!property->path)
 			continue;
-		wrong = read_secret(property->path, &secrets->of[i].value, &secrets->of[i].mode);
+		wrong = read_secret(
+			property->path, &secrets->of[i].value, &secrets->of[i].mode, why);
 		snprintf(name, sizeof(name), "kafka.secret_files: %.64s", property->name);
 		if (wrong)
-			err = config_fail(&source, 0, name, "%.200s: %s", property->path, wrong);
+			err = config_fail(
+				&source, property->line, name, "%.200s: %s", property->path, wrong);
 	}
 	if (!err)
 		err = check_total(&source, config, secrets);

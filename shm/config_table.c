@@ -95,7 +95,8 @@ static const char *check_brokers(const char *text)
 		while (trimmed > 0 && s[trimmed - 1] == ' ')
 			trimmed--;
 		if (!broker_ok(s, trimmed))
-			return "must be host:port, with commas between several: a:9092,b:9092";
+			return "must be host or host:port (9092 is the default), with commas "
+			       "between several: a:9092,b:9092";
 		s += len;
 		if (*s == '\0')
 			return NULL;
@@ -133,7 +134,7 @@ static const struct config_option options[] = {
 /* --- kafka ----------------------------------------------------------------------------------- */
 	{ "kafka", "brokers", CONFIG_TEXT, AT_TEXT(brokers), 1, 1023, .check = check_brokers,
 	  .example = "127.0.0.1:9092", .prose =
-	  "Brokers to begin with, host:port, with commas between several." },
+	  "Brokers to begin with, host or host:port with commas between; 9092 is the default." },
 	{ "kafka", "topic", CONFIG_TEXT, AT_TEXT(topic), 1, 249, .check = check_kafka_name,
 	  .example = "ingest-limits", .prose =
 	  "Topic that the ingest nodes write their stream metadata records to." },

@@ -8,6 +8,7 @@
  *	config_property.c  librdkafka properties: refused, secret
  *	config_map.c     the maps of them
  *	config_secret.c  the files that their values are in
+ *	config_files.c   the files that their values name
  *	config_message.c the line for a mistake
  *	config_yaml.c    libyaml, made plain (config_yaml.h)
  *	config.c         file -> rows -> struct config
@@ -75,6 +76,9 @@ const char *config_nearest(const char *section, const char *key, char buf[CONFIG
 
 /* Why a librdkafka property must not be given, and what to do instead; NULL: it may. */
 const char *config_property_refused(const char *name);
+
+/* What to do about a file that cannot be opened, by errno. */
+const char *config_file_action(int err);
 
 /* An absolute path without ".."; else what is wrong and what to write. */
 const char *config_path_wrong(const char *text);

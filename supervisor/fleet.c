@@ -92,7 +92,7 @@ static unsigned count_tokens(const struct fleet *fleet)
 
 static bool wants_start(const struct part *part)
 {
-	return part->life == LIFE_QUEUED && !part_is_beyond(part);
+	return part->life == LIFE_QUEUED && !part_is_held(part);
 }
 
 /* Returns whether anything is left waiting. */

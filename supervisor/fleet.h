@@ -40,7 +40,8 @@ void fleet_free(struct fleet **fleet);
 /*
  * How many partitions the topic has, at first and whenever that changes.  A
  * stream belongs to partition hash % N.  With kafka.partitions N is what it
- * says, from the start, and partitions from N on are refused (PART_FAILED).
+ * says, from the start, and partitions from N on are refused (PART_FAILED); so
+ * are those below N that the topic has no more, until it has them again.
  * Without, N goes with the topic, up to TABLE_CAPACITY: no store of the old N
  * is published any more, then the table's head gets the new one, then every
  * partition a new generation.

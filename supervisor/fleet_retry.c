@@ -3,6 +3,8 @@
  *
  *	SIGHUP -> secret files anew -> fleet_retry: SIGKILL -> reaped -> started with the new ones
  *
+ * That is no death of theirs: no back-off, and nothing is counted.
+ *
  * A worker is told its secrets once, at exec.  One that was refused by the broker
  * would try its old ones for ever.
  *
@@ -20,7 +22,7 @@ void fleet_retry(struct fleet *fleet)
 		struct part *part = &fleet->parts[p];
 		if (part->life != LIFE_RUNNING || !part->child.pid || (part->ready && !part->waits))
 			continue;
-		part_apply(part, DO_KILL);
+		part_event(part, ON_AGAIN);
 		n++;
 	}
 	if (n)

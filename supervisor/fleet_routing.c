@@ -2,7 +2,7 @@
  * fleet_routing.c - by how many partitions streams are routed, and what that means for ours.
  *
  *	topic's count --> first one?   --> the routing: kafka.partitions, or the count itself
- *	                  fixed number --> refuse what is beyond, say what is missing
+ *	                  fixed number --> refuse what is beyond, drop what is missing
  *	                  followed     --> words free --> the head's number --> new generations
  *
  * A stream belongs to partition hash % N; N is fleet->partitions, and no store
@@ -36,6 +36,13 @@ static void set_routing(struct fleet *fleet, uint32_t partitions)
 			partitions);
 }
 
+static void drop_store(struct part *part)
+{
+	part_forget_quarantine(part);
+	if (part->life != LIFE_FREE)
+		part_event(part, ON_RECOUNT);
+}
+
 /*
  * Another number of partitions routes every stream anew, so no store is right
  * any more.  A reader that takes the new routing from the head must find no
@@ -45,11 +52,8 @@ static void set_routing(struct fleet *fleet, uint32_t partitions)
 static void recount(struct fleet *fleet, uint32_t partitions)
 {
 	fleet->busy++;
-	for (uint32_t p = 0; p < TABLE_CAPACITY; p++) {
-		part_forget_quarantine(&fleet->parts[p]); /* it may be a topic made again */
-		if (fleet->parts[p].life != LIFE_FREE)
-			part_event(&fleet->parts[p], ON_RECOUNT);
-	}
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
+		drop_store(&fleet->parts[p]); /* and what it passed over: a topic made again? */
 	rundir_evict_leftovers(fleet->opt.rundir);
 	set_routing(fleet, partitions);
 	fleet->busy--;
@@ -68,6 +72,21 @@ static const char *what_to_do_about_more(const struct fleet *fleet)
 	       "number, set it and restart";
 }
 
+/*
+ * A topic has fewer partitions only when it was made again: what a missing one
+ * was served from is a log that is gone.  Those that it has find out for
+ * themselves, by what is in their logs now.
+ */
+static void drop_missing(struct fleet *fleet)
+{
+	fleet->busy++;
+	for (uint32_t p = 0; p < fleet->partitions; p++)
+		if (part_is_missing(&fleet->parts[p]))
+			drop_store(&fleet->parts[p]);
+	fleet->busy--;
+	fleet_changed(fleet);
+}
+
 /* The topic has a count that we do not go along with. */
 static void keep_routing(struct fleet *fleet)
 {
@@ -84,6 +103,7 @@ static void keep_routing(struct fleet *fleet)
 	else
 		log_error("topic.partitions_refused", "topic=%s has=%u served=%u action=\"%s\"",
 			topic, has, served, what_to_do_about_more(fleet));
+	drop_missing(fleet);
 }
 
 static void take_first(struct fleet *fleet, uint32_t partitions)
@@ -108,8 +128,9 @@ void fleet_partitions(struct fleet *fleet, uint32_t partitions)
 	else if (partitions != fleet->partitions)
 		recount(fleet, partitions);
 	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
-		if (part_is_held(&fleet->parts[p]))
+		if (fleet->parts[p].life == LIFE_QUEUED) /* held no more, perhaps, or only now */
 			part_show_waiting(&fleet->parts[p]);
+	fleet_changed(fleet);
 }
 
 /* ------------------------------------------------------------- ahead of what the topic has */

@@ -57,9 +57,6 @@ struct group_events {
 	void (*closed)(void *arg);
 };
 
-/* Checks the Kafka options against librdkafka.  ERR_INVALID with one line in `why`. */
-int group_check(const struct config *config, char why[512]);
-
 /* Starts looking for the topic, then joins.  `events` and `config` are kept. */
 int group_start(const struct config *config, struct ev_loop *loop,
 	const struct group_events *events, struct group **out, char why[512]);

@@ -10,8 +10,9 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #include "shm/err.h"
@@ -26,41 +27,76 @@ static void number(char text[16], uint32_t value)
 struct conf_builder {
 	const struct config *config;
 	rd_kafka_conf_t *conf;
-	char *why; /* 512; empty while all is well */
+	struct config_error *error; /* its line is empty while all is well */
 };
 
-static const char *map_of(const struct config *config, const char *name)
+/* One line of librdkafka's words. */
+static const char *tidy(char *words)
 {
-	for (uint32_t i = 0; i < config->n_properties; i++)
-		if (config->properties[i].path && !strcmp(config->properties[i].name, name))
-			return "kafka.secret_files";
-	return "kafka.properties";
+	size_t len = strlen(words);
+	while (len > 0 && (unsigned char)words[len - 1] <= ' ')
+		words[--len] = 0;
+	for (char *s = words; *s; s++)
+		if ((unsigned char)*s < ' ')
+			*s = ' ';
+	return words;
+}
+
+/* Takes names out of librdkafka's table, a row of text each; they point into it. */
+static size_t take_names(char *table, const char *names[], size_t max)
+{
+	char *row, *rest;
+	size_t n = 0;
+	for (row = strtok_r(table, "\n", &rest); row && n < max;
+		row = strtok_r(NULL, "\n", &rest)) {
+		if (*row < 'a' || *row > 'z' || !strchr(row, '|'))
+			continue;
+		row[strcspn(row, " ")] = 0;
+		names[n++] = row;
+	}
+	return n;
+}
+
+/* The dump of a configuration would lack the aliases, and what has no value yet. */
+static void say_unknown(struct conf_builder *b, const char *name)
+{
+	const char *names[512], *near = NULL;
+	char *table = NULL;
+	size_t size;
+	FILE *out = open_memstream(&table, &size);
+	if (out) {
+		rd_kafka_conf_properties_show(out);
+		if (!fclose(out))
+			near = config_nearest_of(name, names, take_names(table, names, 512));
+	}
+	config_property_fail(b->config, name, b->error,
+		"librdkafka %s has no such property; %s%s%s", rd_kafka_version_str(),
+		near ? "did you mean " : "take it out", near ? near : "", near ? "?" : "");
+	free(table);
 }
 
 static void set(void *arg, const char *name, const char *value)
 {
 	struct conf_builder *b = arg;
-	char message[400];
-	/* Workers see by it whether a topic is still the same, the member whether it has grown. */
-	if (!b->why[0] && !strcmp(name, "topic.metadata.refresh.interval.ms") && value[0] == '-')
-		snprintf(b->why, 512,
-			"kafka.properties: %s: must not be off; Tally depends on it, 30000 is good",
-			name);
-	if (b->why[0])
+	char message[400] = "";
+	if (b->error->line[0])
 		return;
+	/* Workers see by it whether a topic is still the same, the member whether it has grown. */
+	if (!strcmp(name, "topic.metadata.refresh.interval.ms") && strtol(value, NULL, 0) <= 0) {
+		config_property_fail(b->config, name, b->error,
+			"must not be off; Tally depends on it, 30000 is good");
+		return;
+	}
 	rd_kafka_conf_res_t result =
 		rd_kafka_conf_set(b->conf, name, value, message, sizeof message);
-	if (result == RD_KAFKA_CONF_OK)
-		return;
-	/* librdkafka's words repeat the value. */
 	if (result == RD_KAFKA_CONF_UNKNOWN)
-		snprintf(b->why, 512, "%s: %s: librdkafka %s has no such property",
-			map_of(b->config, name), name, rd_kafka_version_str());
-	else if (config_hides(b->config, name))
-		snprintf(b->why, 512, "%s: %s: librdkafka refuses its value",
-			map_of(b->config, name), name);
-	else
-		snprintf(b->why, 512, "kafka.properties: %s", message);
+		say_unknown(b, name);
+	else if (result != RD_KAFKA_CONF_OK && config_hides(b->config, name))
+		/* librdkafka's words repeat the value. */
+		config_property_fail(
+			b->config, name, b->error, "librdkafka refuses its value; correct it");
+	else if (result != RD_KAFKA_CONF_OK)
+		config_property_fail(b->config, name, b->error, "%s", tidy(message));
 }
 
 void group_worker_properties(const struct config *config,
@@ -121,10 +157,10 @@ static int open_socket(int domain, int type, int protocol, void *opaque)
 	return fd;
 }
 
-rd_kafka_conf_t *group_conf(const struct config *config, char why[512])
+static rd_kafka_conf_t *build(const struct config *config, struct config_error *error)
 {
-	struct conf_builder b = {config, rd_kafka_conf_new(), why};
-	why[0] = 0;
+	struct conf_builder b = {config, rd_kafka_conf_new(), error};
+	error->line[0] = 0;
 	set_membership(&b, config);
 	rd_kafka_conf_set_opaque(b.conf, (void *)config);
 	rd_kafka_conf_set_socket_cb(b.conf, open_socket);
@@ -132,10 +168,18 @@ rd_kafka_conf_t *group_conf(const struct config *config, char why[512])
 	group_worker_properties(config, set, &b);
 	rd_kafka_conf_set_events(b.conf, RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_ERROR |
 						 RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS);
-	if (!why[0])
+	if (!error->line[0])
 		return b.conf;
 	rd_kafka_conf_destroy(b.conf);
 	return NULL;
+}
+
+rd_kafka_conf_t *group_conf(const struct config *config, char why[512])
+{
+	struct config_error error;
+	rd_kafka_conf_t *conf = build(config, &error);
+	snprintf(why, 512, "%s", error.line);
+	return conf;
 }
 
 static bool repeats_secret(const struct config *config, const char *message)
@@ -152,42 +196,114 @@ static bool repeats_secret(const struct config *config, const char *message)
  * librdkafka before 2.2 crashes when it renews a token that it made itself: its
  * init returns before it has set the queue for that.
  */
-static bool crashes(const struct config *config, char why[512])
+static bool crashes(const struct config *config, struct config_error *error)
 {
 	for (uint32_t i = 0; i < config->n_properties; i++) {
 		const struct config_property *p = &config->properties[i];
 		if (strcmp(p->name, "enable.sasl.oauthbearer.unsecure.jwt") ||
 			!strcmp(p->value, "false") || rd_kafka_version() >= 0x02020000)
 			continue;
-		snprintf(why, 512,
-			"kafka.properties: %s: librdkafka %s crashes when the token is renewed; "
-			"take librdkafka 2.2 or later, or another mechanism",
-			p->name, rd_kafka_version_str());
+		config_property_fail(config, p->name, error,
+			"librdkafka %s crashes when the token is renewed; take librdkafka 2.2 or "
+			"later, or another mechanism",
+			rd_kafka_version_str());
 		return true;
 	}
 	return false;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), m = strlen(end);
+	return m > 0 && m <= n && !strcmp(text + n - m, end);
+}
+
+/* The property that a message is about: the longest name in it, or it ends in the value; or NULL. */
+static const char *blamed(const struct config *config, const char *message)
+{
+	const char *found = NULL, *by_value = NULL;
+	for (uint32_t i = 0; i < config->n_properties; i++) {
+		const struct config_property *p = &config->properties[i];
+		if (strstr(message, p->name) && (!found || strlen(p->name) > strlen(found)))
+			found = p->name;
+		if (ends_with(message, p->value))
+			by_value = p->name;
+	}
+	return found ? found : by_value;
 }
 
 /*
  * Files of certificates and keys, and what does not go together, are looked at
  * only by rd_kafka_new.  Without brokers nothing is connected to.
  */
-int group_check(const struct config *config, char why[512])
+static int try_client(const struct config *config, struct config_error *error)
 {
-	char message[400];
-	if (crashes(config, why))
-		return ERR_INVALID;
-	rd_kafka_conf_t *conf = group_conf(config, why);
+	char message[400] = "";
+	rd_kafka_conf_t *conf = build(config, error);
 	if (!conf)
 		return ERR_INVALID;
 	rd_kafka_conf_set(conf, "bootstrap.servers", "", NULL, 0);
+	/* With GSSAPI it would run kinit, and wait for it. */
+	rd_kafka_conf_set(conf, "sasl.kerberos.kinit.cmd", ":", NULL, 0);
 	rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, message, sizeof message);
 	if (rk) {
 		rd_kafka_destroy_flags(rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
 		return 0;
 	}
 	rd_kafka_conf_destroy(conf);
-	snprintf(why, 512, "kafka.properties: %s",
-		repeats_secret(config, message) ? "librdkafka refuses a secret's value" : message);
-	return ERR_INVALID;
+	bool secret = repeats_secret(config, message); /* before it is tidied */
+	const char *name = blamed(config, tidy(message));
+	return config_property_fail(config, name, error, "%s",
+		secret ? "librdkafka refuses a secret's value; correct it" : message);
+}
+
+int group_conf_check(const struct config *config, struct config_error *error)
+{
+	if (config_files_check(config, error) || crashes(config, error))
+		return ERR_INVALID;
+	return try_client(config, error);
+}
+
+/* ------------------------------------------------------------------------- what is of no use */
+
+struct protocol {
+	const char *word;
+	bool sasl, tls;
+};
+
+static const struct protocol protocols[] = {
+	{"plaintext", false, false}, /* librdkafka's default */
+	{"ssl", false, true},
+	{"sasl_plaintext", true, false},
+	{"sasl_ssl", true, true},
+};
+
+static const struct protocol *protocol_of(const struct config *config)
+{
+	const struct protocol *found = protocols;
+	for (uint32_t i = 0; i < config->n_properties; i++)
+		for (size_t k = 0; k < sizeof protocols / sizeof *protocols; k++)
+			if (!strcmp(config->properties[i].name, "security.protocol") &&
+				!strcasecmp(config->properties[i].value, protocols[k].word))
+				found = &protocols[k];
+	return found;
+}
+
+static const char *first_of(const struct config *config, const char *prefix)
+{
+	for (uint32_t i = 0; i < config->n_properties; i++)
+		if (!strncmp(config->properties[i].name, prefix, strlen(prefix)))
+			return config->properties[i].name;
+	return NULL;
+}
+
+void group_conf_unused(const struct config *config,
+	void (*say)(const char *property, const char *protocol, const char *instead))
+{
+	const struct protocol *protocol = protocol_of(config);
+	const char *sasl = first_of(config, "sasl."), *tls = first_of(config, "ssl.");
+	if (sasl && !protocol->sasl)
+		say(sasl, protocol->word, "sasl_ssl");
+	if (tls && !protocol->tls)
+		say(tls, protocol->word, sasl || protocol->sasl ? "sasl_ssl" : "ssl");
 }

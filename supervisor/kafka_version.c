@@ -1,7 +1,8 @@
 /*
  * kafka_version.c - the librdkafka that we run with, and what it lacks for Tally.
  *
- *	rd_kafka_version() --rows of the table--> tallyd --version, kafka.client in the log
+ *	rd_kafka_version() --rows of the table--> tallyd --version, kafka.client and kafka.scram
+ *	                                            in the log
  *
  * The rows are from librdkafka's CHANGELOG.md, the number is that of the issue
  * there.  Only what a consumer group member that fetches nothing, a simple
@@ -10,6 +11,8 @@
  * Runs in: supervisor.
  */
 #include <librdkafka/rdkafka.h>
+#include <string.h>
+#include <strings.h>
 
 #include "shm/log.h"
 #include "shm/tally.h"
@@ -77,6 +80,31 @@ bool kafka_gap_holds(const struct kafka_gap *gap, int version)
 {
 	uint32_t release = (uint32_t)version >> 8; /* the last byte counts candidates */
 	return gap->from <= release && release < gap->until;
+}
+
+const struct kafka_gap *kafka_gap_of_mechanism(const struct config *config, int version)
+{
+	const char *mechanism = ""; /* the last one counts */
+	for (uint32_t i = 0; i < config->n_properties; i++)
+		if (!strcmp(config->properties[i].name, "sasl.mechanism") ||
+			!strcmp(config->properties[i].name, "sasl.mechanisms"))
+			mechanism = config->properties[i].value;
+	for (size_t i = 0; i < sizeof gaps / sizeof *gaps; i++)
+		if (!strncasecmp(mechanism, "SCRAM-", 6) && !strcmp(gaps[i].word, "scram_nonce") &&
+			kafka_gap_holds(&gaps[i], version))
+			return &gaps[i];
+	return NULL;
+}
+
+void kafka_version_warn(const struct config *config)
+{
+	const struct kafka_gap *gap = kafka_gap_of_mechanism(config, rd_kafka_version());
+	if (gap)
+		log_warn("kafka.scram",
+			"needs=%u.%u.%u has=%s hint=\"brokers of today refuse it; use PLAIN over "
+			"TLS or client certificates, or a newer librdkafka\"",
+			gap->until >> 16, gap->until >> 8 & 0xff, gap->until & 0xff,
+			rd_kafka_version_str());
 }
 
 static void features(char *out, size_t size)

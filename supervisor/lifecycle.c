@@ -62,6 +62,7 @@ static const struct cell table[LIFE_STATES][LIFE_EVENTS] = {
 		[ON_HUNG]      = GO(LIFE_RUNNING, DO_ABORT),
 		[ON_GRACE]     = GO(LIFE_RUNNING, DO_NOTHING),
 		[ON_RECOUNT]   = GO(LIFE_RENEWING, DO_DRAIN),
+		[ON_AGAIN]     = GO(LIFE_RETURNING, DO_AGAIN),
 		[ON_STOP]      = GO(LIFE_STOPPING, DO_STOP),
 	},
 	[LIFE_DRAINING] = {
@@ -83,7 +84,7 @@ static const struct cell table[LIFE_STATES][LIFE_EVENTS] = {
 		[ON_ASSIGNED]  = ODD(LIFE_RENEWING, DO_NOTHING),
 		[ON_REVOKED]   = GO(LIFE_DRAINING, DO_DRAIN),	/* anew: a recount had only begun it */
 		[ON_LOST]      = GO(LIFE_DRAINING, DO_KILL),
-		[ON_EXITED]    = GO(LIFE_QUEUED, DO_REBUILD),
+		[ON_EXITED]    = GO(LIFE_QUEUED, DO_RENEW),
 		[ON_REBUILD]   = GO(LIFE_QUEUED, DO_REBUILD),
 		[ON_REPLAYING] = GO(LIFE_RENEWING, DO_NOTHING),
 		[ON_READY]     = GO(LIFE_RENEWING, DO_NOTHING),
@@ -176,7 +177,7 @@ static const char *const event_words[LIFE_EVENTS] = {
 	[ON_READY] = "ready",         [ON_DRAINED] = "drained",       [ON_START] = "start",
 	[ON_UNSTARTED] = "unstarted", [ON_HUNG] = "hung",             [ON_TIMER] = "timer",
 	[ON_DEADLINE] = "deadline",   [ON_GRACE] = "grace",           [ON_RECOUNT] = "recount",
-	[ON_STOP] = "stop",
+	[ON_AGAIN] = "again",         [ON_STOP] = "stop",
 };
 /* clang-format on */
 

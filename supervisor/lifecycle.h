@@ -25,7 +25,7 @@ enum life {
 	LIFE_DRAINING,	/* revoked: its worker is ending, its store will be evicted */
 	LIFE_RENEWING,	/* like draining, but ours: starts afresh */
 	LIFE_PARKING,	/* lost: its worker is being killed, its store kept */
-	LIFE_RETURNING, /* like parking, but given back meanwhile: will resume */
+	LIFE_RETURNING, /* like parking, but ours, or given back meanwhile: will resume */
 	LIFE_PARKED,	/* lost: no worker, store kept */
 	LIFE_STOPPING,	/* orderly stop: its worker is ending */
 	LIFE_STOPPED,	/* no worker, store kept for the next start */
@@ -49,7 +49,8 @@ enum life_event {
 	ON_TIMER,     /* its drain or stop time is over */
 	ON_DEADLINE,  /* the revocation must be acknowledged now */
 	ON_GRACE,     /* what was lost has not come back in time */
-	ON_RECOUNT,   /* the topic has another number of partitions: stores are of old routing */
+	ON_RECOUNT,   /* the topic's count has changed: the store is of old routing, or of no log */
+	ON_AGAIN,     /* its worker was told what no longer holds, and is to start anew */
 	ON_STOP,      /* orderly stop of the supervisor */
 	LIFE_EVENTS
 };
@@ -59,14 +60,15 @@ enum life_action {
 	DO_ADOPT,	  /* take the leftover store, or make a new generation; queue */
 	DO_START,	  /* spawn */
 	DO_RETRY,	  /* queue again with the same store, after a back-off */
-	DO_REBUILD,	  /* evict, new generation, queue: a restart */
-	DO_RENEW,	  /* the same of what has no worker: none */
+	DO_REBUILD,	  /* evict, new generation, queue: its worker wanted it, so a restart */
+	DO_RENEW,	  /* the same, but we wanted it: none */
 	DO_RESUME,	  /* queue again with the same store, at once */
 	DO_ANNOUNCE,	  /* publish what the worker says */
 	DO_ABORT,	  /* SIGABRT, then SIGKILL */
 	DO_DRAIN,	  /* publish draining, tell the worker, start its timer */
 	DO_KILL,	  /* lease 0, SIGKILL */
 	DO_PARK,	  /* publish parked, lease 0, SIGKILL */
+	DO_AGAIN,	  /* publish pending, lease 0, SIGKILL */
 	DO_KEEP,	  /* publish parked: no worker any more */
 	DO_EVICT,	  /* rename, publish free */
 	DO_ABANDON,	  /* evict although the worker is not gone yet; keep watching it */

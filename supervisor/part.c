@@ -33,11 +33,11 @@ void part_show(struct part *part, enum part_state state)
 		part_state_word(state), generation);
 }
 
-/* One that is ahead of the count that we know waits; one that will never be served says so. */
+/* One that is ahead of the count that we know waits; one that cannot be served says so. */
 static enum part_state waiting_state(const struct part *part)
 {
-	bool failed = part_is_beyond(part) ? !fleet_follows(part->fleet)
-					   : part->crash.deaths >= DEATHS_UNTIL_FAILED;
+	bool failed = part_is_held(part) ? !fleet_follows(part->fleet)
+					 : part->crash.deaths >= DEATHS_UNTIL_FAILED;
 	return failed ? PART_FAILED : PART_PENDING;
 }
 
@@ -47,7 +47,7 @@ void part_show_waiting(struct part *part)
 	enum part_state before = table_word_state(table_word_of(fleet->opt.table, part->number));
 	enum part_state state = waiting_state(part);
 	part_show(part, state);
-	if (!part_is_beyond(part) || state == before)
+	if (!part_is_held(part) || state == before)
 		return;
 	if (state == PART_FAILED)
 		log_info("partition.unserved", "partition=%u partitions=%u has=%u", part->number,
@@ -75,7 +75,7 @@ static void do_adopt(struct part *part)
 	struct table_slot *slot = part_slot(part);
 	uint64_t now = (uint64_t)host_wall_ms() * 1000000;
 	part->assigned_at = now > part->assigned_at ? now : part->assigned_at + 1;
-	part->generation = part_is_beyond(part)
+	part->generation = part_is_held(part)
 				   ? 0
 				   : rundir_take_leftover(part->fleet->opt.rundir, part->number);
 	part->adopt = part->generation != 0;
@@ -262,6 +262,10 @@ void part_apply(struct part *part, enum life_action action)
 		break;
 	case DO_PARK:
 		do_park(part);
+		break;
+	case DO_AGAIN:
+		part_show(part, PART_PENDING);
+		do_kill(part);
 		break;
 	case DO_KEEP:
 		set_lease(part, 0);

@@ -82,16 +82,23 @@ static inline bool part_is_beyond(const struct part *part)
 	return part->number >= part->fleet->partitions;
 }
 
-/* Ours, and waits for the routing to have it, or is refused because it never will. */
-static inline bool part_is_held(const struct part *part)
-{
-	return part->life == LIFE_QUEUED && part_is_beyond(part);
-}
-
 /* The routing goes with the topic, as far as the table can. */
 static inline bool fleet_follows(const struct fleet *fleet)
 {
 	return !fleet->opt.config->partitions && fleet->topic_partitions <= TABLE_CAPACITY;
+}
+
+/* Part of a routing that is fixed, but the topic does not have it: there is no log to read. */
+static inline bool part_is_missing(const struct part *part)
+{
+	return !part_is_beyond(part) && !fleet_follows(part->fleet) &&
+	       part->number >= part->fleet->topic_partitions;
+}
+
+/* Ours, and waits for routing and topic to have it, or is refused because they do not. */
+static inline bool part_is_held(const struct part *part)
+{
+	return part->life == LIFE_QUEUED && (part_is_beyond(part) || part_is_missing(part));
 }
 
 /* Raises an event: steps the lifecycle, logs, applies the action. */

@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 #include "shm/log.h"
-#include "supervisor/group.h"
+#include "supervisor/group_conf.h"
+#include "supervisor/kafka_version.h"
 #include "supervisor/setup.h"
 
 int setup_fail(const char *what, const char *why)
@@ -50,6 +51,19 @@ static void warn_exposed(const char *path, unsigned mode, const char *property)
 		path, mode, property);
 }
 
+static void warn_unused(const char *property, const char *protocol, const char *instead)
+{
+	log_warn("kafka.unused", "property=%s hint=\"security.protocol is %s; set it to %s\"",
+		property, protocol, instead);
+}
+
+static void warn(const char *path, const struct config *config)
+{
+	config_exposed(path, config, warn_exposed);
+	group_conf_unused(config, warn_unused);
+	kafka_version_warn(config);
+}
+
 static int read_secrets(const char *path, struct setup *s)
 {
 	struct config_secrets secrets;
@@ -64,7 +78,6 @@ static int read_secrets(const char *path, struct setup *s)
 int setup_load(const char *path, struct setup *s)
 {
 	struct config_error error;
-	char why[512];
 	if (config_load(path, &s->config, &error))
 		return setup_fail("", error.line);
 	int failed = read_secrets(path, s);
@@ -73,8 +86,9 @@ int setup_load(const char *path, struct setup *s)
 	if (!s->config.instance[0] &&
 		gethostname(s->config.instance, sizeof s->config.instance - 1))
 		snprintf(s->config.instance, sizeof s->config.instance, "tally");
-	if (group_check(&s->config, why))
-		return setup_fail(path, why);
+	if (group_conf_check(&s->config, &error))
+		return setup_fail("", error.line);
+	config_forget_lines(&s->config);
 	find_program(s->worker_program, sizeof s->worker_program, s->config.worker_program,
 		"tally-worker");
 	find_program(
@@ -84,7 +98,7 @@ int setup_load(const char *path, struct setup *s)
 		failed = check_program(s->query_program, "supervisor.query_program");
 	log_init("supervisor", -1, (enum log_level)s->config.log_level);
 	if (!failed)
-		config_exposed(path, &s->config, warn_exposed);
+		warn(path, &s->config);
 	return failed;
 }
 
@@ -92,7 +106,7 @@ void setup_renew_secrets(const char *path, struct setup *s)
 {
 	struct config_secrets secrets;
 	struct config_error error;
-	char why[512] = "", quoted[600];
+	char quoted[600];
 	if (!s->config.n_secret_files)
 		return;
 	if (config_secrets_load(path, &s->config, &secrets, &error)) {
@@ -101,13 +115,13 @@ void setup_renew_secrets(const char *path, struct setup *s)
 		return;
 	}
 	config_secrets_swap(&s->config, &secrets);
-	bool refused = group_check(&s->config, why);
+	bool refused = group_conf_check(&s->config, &error);
 	if (refused)
 		config_secrets_swap(&s->config, &secrets); /* the old ones back */
 	config_secrets_free(&secrets);
 	if (refused)
 		log_error("reload.secrets_refused", "error=%s action=\"the old values stay\"",
-			log_quote(quoted, sizeof quoted, why));
+			log_quote(quoted, sizeof quoted, error.line));
 	else
 		log_info("reload.secrets", "files=%u for=\"workers that start from now on\"",
 			s->config.n_secret_files);

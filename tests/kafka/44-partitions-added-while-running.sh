@@ -55,6 +55,9 @@ wait_until 'all_read a b'
 for i in a b; do INSTANCE=$i same_as_oracle "after growth to 9, with two members, $i holds what the log says"; done
 is "$(generations a b | cut -d' ' -f1 | tr '\n' ' ')" '0 1 2 3 4 5 6 7 8 ' 'each is served once'
 for i in a b; do is "$(grep -c 'partition.state.*state=failed' "$T/$i.log")" 0 "none was called failed by $i"; done
+for i in a b; do
+	is "$(INSTANCE=$i status_json | jq '[.partitions[].restarts] | add')" 0 "a store that $i makes anew is no restart"
+done
 for i in a b; do stop_tallyd "$i"; is $? 0 "$i stops in order"; done
 
 # --- the number is fixed
@@ -76,6 +79,7 @@ like "$(grep 'error topic.partitions_refused' "$T/c.log")" 'has=12 served=9 acti
 like "$(ctl status)" 'topic has 12 partitions, 9 are served \(kafka.partitions\)' 'the status says so'
 like "$(http /metrics)" 'tally_topic_partitions 12' 'and the metrics do'
 like "$(http /metrics)" 'tally_topic_partitions_served 9' '... both numbers'
+like "$(http /api/v1/partitions/9)" "no partition 9: this Tally serves 9 of the topic's 12 partitions" 'the API tells those from ones that nobody has'
 is "$(status_json | jq .ready)" 9 'what is served is ready'
 same_as_oracle 'and holds what producers wrote by the fixed number'
 before=$(generations c)
@@ -107,6 +111,32 @@ is "$(status_json | jq -c '[.partitions[].partition]')" '[0,1,2,3,4]' 'by those 
 wait_until 'all_read d'
 same_as_oracle 'they hold what the new log says'
 is "$(status_json | jq '[.partitions[].stats.records] | add')" 2500 'all of it, and nothing else'
+stop_tallyd
+is $? 0 'it stops in order'
+
+# --- fewer than a fixed number, and as many again
+
+start_tallyd g $OFTEN kafka.partitions=5
+wait_ready 5 60
+before=$(generations g)
+kafka_do delete "$TOPIC" >>"$T/load.log" 2>&1 || die 'kafka-do delete'
+make_topic "$TOPIC" 3 >>"$T/load.log" 2>&1
+eventually 'made again with fewer than a fixed number: routing stays' served '^3 5$' 60
+wait_until ready_count '^3$' 60
+is "$(status_json | jq -c '[.partitions[] | select(.ready).partition]')" '[0,1,2]' 'those that there are are ready'
+missing() { status_json | jq -c '[.partitions[] | select(.partition > 2).state] | unique'; }
+eventually 'the others are called failed' missing '^\["failed"\]$' 30
+like "$(ctl status)" 'topic has 3 partitions, 5 are routed \(kafka.partitions\): 2 are missing' 'the status says so'
+like "$(ctl status)" '2 of 5 not ready: p3 failed \(the topic does not have it\)' '... in its last line, too'
+is "$(http /api/v1/partitions | jq -c '.basis | del(.stale)')" '{"partitions":5,"owned":5,"answered":3,"complete":false}' 'no answer is complete'
+like "$(http /ready)" 'the topic has 3' 'nor is the instance ready'
+is "$(grep -c 'error topic.partitions_missing' "$T/g.log")" 1 'one line of the log says so'
+grow 5
+fill 2600
+eventually 'with as many again all are served' 'fields "$(facts)" records | sum' '^2600$' 60
+wait_ready 5 60
+same_as_oracle 'and hold what the new log says'
+is "$(comm -12 <(echo "$before") <(generations g))" '' 'by new stores'
 stop_tallyd
 is $? 0 'it stops in order'
 

@@ -47,8 +47,24 @@ like "$(cat "$T/refused.txt")" 'bad.yaml:5: kafka.grup.*group' 'it names line, k
 refused 'a property that is Tally'"'"'s own' "run_dir: $T/c" 'kafka:' '  brokers: 127.0.0.1:1' '  topic: t' '  properties:' '    group.id: x'
 like "$(cat "$T/refused.txt")" 'bad.yaml:6: .*group.id.*kafka.group' 'it names the option to use instead'
 refused 'a property that librdkafka does not know' "run_dir: $T/c" 'kafka:' '  brokers: 127.0.0.1:1' '  topic: t' '  properties:' '    no.such.thing: x'
-like "$(cat "$T/refused.txt")" 'no.such.thing' 'it names the property'
+like "$(cat "$T/refused.txt")" 'bad.yaml:6: kafka.properties: no.such.thing: librdkafka .* has no such property' 'it names line and property'
+refused 'a value that librdkafka refuses' "run_dir: $T/c" 'kafka:' '  brokers: 127.0.0.1:1' '  topic: t' '  properties:' '    socket.timeout.ms: -5'
+like "$(cat "$T/refused.txt")" 'bad.yaml:6: kafka.properties: socket.timeout.ms: .*outside allowed range' 'it names line and property'
+refused 'a certificate that is not there' "run_dir: $T/c" 'kafka:' '  brokers: 127.0.0.1:1' '  topic: t' '  properties:' "    ssl.ca.location: $T/nope"
+like "$(cat "$T/refused.txt")" "bad.yaml:6: .*ssl.ca.location: cannot read $T/nope: No such file or directory; " 'it names path, reason and what to do'
 refused 'a missing topic name' "run_dir: $T/c" 'kafka:' '  brokers: 127.0.0.1:1'
 like "$(cat "$T/refused.txt")" 'kafka.topic' 'it names the option'
 ok 'the sample file is good' "$B/tallyd" -t -c etc/tally.yaml
+
+# What cannot be meant, yet works.
+printf '%s\n' "run_dir: $T/c" 'kafka:' '  brokers: localhost' '  topic: t' '  properties:' '    sasl.mechanism: SCRAM-SHA-512' >"$T/odd.yaml"
+"$B/tallyd" -t -c "$T/odd.yaml" >"$T/odd.txt" 2>&1
+is $? 0 'a host without a port and properties without use are good'
+like "$(cat "$T/odd.txt")" 'warn kafka.unused property=sasl.mechanism hint="security.protocol is plaintext; set it to sasl_ssl"' 'but said'
+version=$("$B/tallyd" --version | sed -n 's/^librdkafka \([0-9.]*\).*/\1/p')
+if [ "$(printf '%s\n' "$version" 2.6.1 | sort -V | head -1)" = 2.6.1 ]; then
+	unlike "$(cat "$T/odd.txt")" 'kafka.scram' 'this librdkafka has SCRAM that works'
+else
+	like "$(cat "$T/odd.txt")" 'warn kafka.scram needs=2.6.1 has=' 'so is that SCRAM of this librdkafka is refused by brokers of today'
+fi
 done_testing

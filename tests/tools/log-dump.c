@@ -195,7 +195,8 @@ static rd_kafka_topic_partition_list_t *partitions_of(rd_kafka_t *rk, const char
 	rd_kafka_topic_partition_list_t *list;
 
 	if (err != 0 || md->topic_cnt != 1 || md->topics[0].partition_cnt > PARTITIONS_MAX)
-		fail(topic, rd_kafka_err2str(err));
+		fail(topic,
+			err ? rd_kafka_err2str(err) : "not there, or more than 1024 partitions");
 	list = rd_kafka_topic_partition_list_new(md->topics[0].partition_cnt);
 	for (int p = 0; p < md->topics[0].partition_cnt; p++)
 		rd_kafka_topic_partition_list_add(list, topic, p);

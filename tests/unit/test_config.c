@@ -57,6 +57,7 @@ static void config_print_parses_to_the_defaults(void **state)
 	config_defaults(&expected);
 	strcpy(expected.brokers, "127.0.0.1:9092");
 	strcpy(expected.topic, "ingest-limits");
+	strcpy(expected.source, "t.yaml");
 	accepts(text);
 	assert_memory_equal(&config, &expected, sizeof(config));
 	free(text);

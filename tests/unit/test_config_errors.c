@@ -33,8 +33,8 @@ static void config_says_where_and_what_to_do_when_it_refuses(void **state)
 					   "not allow; letters, "
 					   "digits and . _ - are"},
 		{"kafka:\n  brokers: a:9092,,b\n",
-			"t.yaml:2: kafka.brokers: must be host:port, with commas between several: "
-			"a:9092,b:9092"},
+			"t.yaml:2: kafka.brokers: must be host or host:port (9092 is the default), "
+			"with commas between several: a:9092,b:9092"},
 		{"kafka:\n  topik: a\n",
 			"t.yaml:2: kafka.topik: no such option; did you mean kafka.topic?"},
 		{"topic: a\n", "t.yaml:1: topic: no such option; did you mean kafka.topic?"},
@@ -375,13 +375,42 @@ static void config_refuses_too_many_or_malformed_properties(void **state)
 	refuses(text, "t.yaml:5: kafka.properties: a: is too long; at most 32768 bytes are "
 		      "allowed");
 	refuses(MIN_YAML "  properties: {a: 1, A: 2}\n",
-		"t.yaml:4: kafka.properties: : is not the name of a property; they are made of "
-		"small "
-		"letters, digits and . _ -");
+		"t.yaml:4: kafka.properties: \"A\": is not the name of a property; they are made "
+		"of small letters, digits and . _ -; write a");
 	refuses(MIN_YAML "  properties: [a]\n",
 		"t.yaml:4: kafka.properties: must be a map; write each property on a line of its "
 		"own, as name: value");
 	free(text);
+}
+
+static void config_quotes_what_is_not_the_name_of_a_property(void **state)
+{
+	static const char *const cases[][3] = {
+		{"Security.Protocol", "\"Security.Protocol\"", "; write security.protocol"},
+		{"sasl.password=hunter2", "\"sasl.password...\"", ""},
+		{"' x'", "\"...\"", ""},
+		{"''", "\"\"", ""},
+	};
+	char text[256], line[256];
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		snprintf(text, sizeof(text), MIN_YAML "  properties:\n    a: b\n    %s: ssl\n",
+			cases[i][0]);
+		snprintf(line, sizeof(line),
+			"t.yaml:6: kafka.properties: %s: is not the name of a property; they are "
+			"made of small letters, digits and . _ -%s",
+			cases[i][1], cases[i][2]);
+		refuses(text, line);
+	}
+}
+
+static void config_takes_brokers_without_a_port(void **state)
+{
+	(void)state;
+	accepts("kafka:\n  brokers: localhost,b:9093\n  topic: t\n");
+	assert_string_equal(config.brokers, "localhost,b:9093");
+	config_free(&config);
 }
 
 int main(void)
@@ -400,6 +429,8 @@ int main(void)
 		cmocka_unit_test(config_never_shows_the_value_of_a_property),
 		cmocka_unit_test(config_knows_the_properties_that_are_secret),
 		cmocka_unit_test(config_refuses_too_many_or_malformed_properties),
+		cmocka_unit_test(config_quotes_what_is_not_the_name_of_a_property),
+		cmocka_unit_test(config_takes_brokers_without_a_port),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

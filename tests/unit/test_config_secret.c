@@ -63,7 +63,7 @@ static void refuses_file(const char *reason)
 {
 	char line[512];
 
-	snprintf(line, sizeof(line), "t.yaml: kafka.secret_files: sasl.password: %s: %s", path,
+	snprintf(line, sizeof(line), "t.yaml:5: kafka.secret_files: sasl.password: %s: %s", path,
 		reason);
 	accepts(yaml);
 	assert_int_equal(load(), ERR_INVALID);
@@ -73,10 +73,11 @@ static void refuses_file(const char *reason)
 
 static void config_secret_is_the_file_without_its_last_newline(void **state)
 {
-	char *pem = malloc(65537);
+	char *pem = malloc(65539);
 
 	(void)state;
 	reads(SECRET "\n", 8, SECRET);
+	reads(SECRET "\r\n", 9, SECRET);
 	reads(SECRET, 7, SECRET);
 	reads(SECRET "\n\n", 9, SECRET "\n");
 	reads("BEGIN\nEND\n", 10, "BEGIN\nEND");
@@ -85,6 +86,11 @@ static void config_secret_is_the_file_without_its_last_newline(void **state)
 	memset(pem, 'x', 65536);
 	pem[65536] = '\0';
 	reads(pem, 65536, pem);
+	memcpy(pem + 65536, "\r\n", 3);
+	char *full = strndup(pem, 65536);
+	assert_non_null(full);
+	reads(pem, 65538, full);
+	free(full);
 	free(pem);
 }
 
@@ -94,12 +100,12 @@ static void config_secret_refuses_files_that_cannot_be_meant(void **state)
 
 	(void)state;
 	unlink(path);
-	refuses_file("No such file or directory");
+	refuses_file("No such file or directory; create it, or correct the path");
 	assert_int_equal(mkfifo(path, 0600), 0);
-	refuses_file("is not a regular file");
+	refuses_file("is not a regular file; name one that has the value and nothing else");
 	unlink(path);
 	assert_int_equal(mkdir(path, 0700), 0);
-	refuses_file("is not a regular file");
+	refuses_file("is not a regular file; name one that has the value and nothing else");
 	rmdir(path);
 	write_secret("", 0, 0600);
 	refuses_file("is empty; write the value into it");
@@ -175,8 +181,8 @@ static void config_refuses_secret_files_that_make_no_sense(void **state)
 		{"{sasl.username: /a}", "sasl.username: is under kafka.properties and under "
 					"kafka.secret_files; take one out"},
 		{"{a: /a, a: /b}", "a: is given twice; take one out"},
-		{"{A: /a}", ": is not the name of a property; they are made of small letters, "
-			    "digits and . _ -"},
+		{"{A: /a}", "\"A\": is not the name of a property; they are made of small "
+			    "letters, digits and . _ -; write a"},
 		{"{a: hunter2}", "a: must be an absolute path, one that starts with /; write the "
 				 "path of a file that has the value"},
 		{"{a: ''}", "a: must be an absolute path, one that starts with /; write the path "

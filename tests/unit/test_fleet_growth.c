@@ -89,6 +89,8 @@ static void fleet_renews_all_and_serves_the_new_ones_when_the_topic_grows(void *
 		assert_int_equal(fleet_starts(f, p, &new), 1);
 		assert_int_equal(new.partitions, 6);
 	}
+	for (uint32_t p = 0; p < 6; p++)
+		assert_int_equal(fleet_slot(f, p)->restarts, 0); /* nobody died */
 	assert_int_equal(f->released, 0);
 	assert_int_equal(fleet_logged(f, "topic.partitions_changed"), 1);
 	assert_int_equal(fleet_logged(f, "partition.surprise"), 0);
@@ -488,6 +490,74 @@ static void fleet_keeps_a_fixed_count_when_the_topic_has_fewer_and_as_many_again
 	assert_int_equal(fleet_generation(f, 0), generation);
 }
 
+/* A topic loses partitions only by being made anew: the log of a missing one is gone. */
+static void fleet_drops_what_the_topic_lacks_of_a_fixed_count_and_serves_it_again(void **state)
+{
+	struct fixture *f = fix(state);
+	struct start old[3], new;
+	fleet_partitions(f->fleet, FLEET_PARTITIONS);
+	fleet_begin(f, 3);
+	for (uint32_t p = 0; p < 3; p++)
+		fleet_starts(f, p, &old[p]);
+	f->fleet->parts[1].n_quarantine = 1;
+	fleet_partitions(f->fleet, 1);
+	assert_int_equal(count_open(f), 1);
+	assert_int_equal(f->table.head->topic_partitions, 1);
+	fleet_until(f, count_state(f, PART_FAILED) == 2);
+	fleet_run_ms(f, 100);
+	assert_true(is_ready(f, 0));
+	for (uint32_t p = 1; p < 3; p++) {
+		assert_int_equal(fleet_state(f, p), PART_FAILED);
+		assert_int_equal(fleet_starts(f, p, NULL), 1);
+		assert_false(fleet_has(f, p, old[p].generation));
+		assert_true(fleet_is_reaped(old[p].pid));
+	}
+	assert_false(ev_is_active(&f->fleet->pump));
+	assert_int_equal(fleet_logged(f, "partition.unserved"), 2);
+	fleet_give(f, 3); /* a group that has not heard of it yet */
+	assert_int_equal(fleet_state(f, 3), PART_FAILED);
+	fleet_partitions(f->fleet, 2); /* not all */
+	fleet_until(f, is_ready(f, 1));
+	assert_int_equal(fleet_state(f, 2), PART_FAILED);
+	fleet_partitions(f->fleet, FLEET_PARTITIONS);
+	fleet_until(f, count_open(f) == 4);
+	for (uint32_t p = 1; p < 4; p++) {
+		fleet_starts(f, p, &new);
+		assert_int_equal(new.partitions, FLEET_PARTITIONS);
+		assert_int_equal(new.n_quarantine, 0);
+		assert_false(new.adopt);
+		assert_int_equal(fleet_slot(f, p)->restarts, 0);
+	}
+	assert_int_equal(fleet_starts(f, 0, NULL), 1); /* its own worker looks whose log it is */
+	assert_int_equal(fleet_generations(f), 4);
+	assert_int_equal(f->released, 0);
+}
+
+/* What is parked, leaves, or comes back has no log to come back to either. */
+static void fleet_drops_what_the_topic_lacks_whatever_it_was_doing(void **state)
+{
+	static const uint32_t parked[] = {1}, coming[] = {2}, leaving[] = {3};
+	struct fixture *f = fix(state);
+	f->config.drain_ms = 200;
+	fleet_script(f, 3, "ready deaf");
+	fleet_partitions(f->fleet, FLEET_PARTITIONS);
+	fleet_begin(f, 4);
+	fleet_revoked(f->fleet, parked, 1, GROUP_LOSS);
+	fleet_until(f, f->fleet->parts[1].life == LIFE_PARKED);
+	fleet_revoked(f->fleet, coming, 1, GROUP_LOSS);
+	fleet_give(f, 2);
+	fleet_revoked(f->fleet, leaving, 1, GROUP_REVOKED);
+	fleet_partitions(f->fleet, 1);
+	fleet_until(f, fleet_state(f, 2) == PART_FAILED && f->released == 3);
+	assert_int_equal(fleet_state(f, 1), PART_FREE);
+	assert_int_equal(fleet_state(f, 3), PART_FREE);
+	assert_int_equal(fleet_generations(f), 1);
+	fleet_give(f, 1);
+	assert_int_equal(fleet_state(f, 1), PART_FAILED);
+	fleet_partitions(f->fleet, FLEET_PARTITIONS);
+	fleet_until(f, is_ready(f, 1) && is_ready(f, 2));
+}
+
 /* More than the table can name: what is served goes on, and nothing else begins. */
 static void fleet_refuses_a_topic_that_outgrows_the_table(void **state)
 {
@@ -534,6 +604,8 @@ int main(int argc, char **argv)
 		FLEET_TEST(
 			fleet_refuses_the_same_when_it_is_given_before_the_topic_is_known_to_grow),
 		FLEET_TEST(fleet_keeps_a_fixed_count_when_the_topic_has_fewer_and_as_many_again),
+		FLEET_TEST(fleet_drops_what_the_topic_lacks_of_a_fixed_count_and_serves_it_again),
+		FLEET_TEST(fleet_drops_what_the_topic_lacks_whatever_it_was_doing),
 		FLEET_TEST(fleet_refuses_a_topic_that_outgrows_the_table),
 	};
 	return fleet_main(argc, argv) ? 0 : cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <sys/resource.h>
 
+#include "supervisor/fleet_retry.h"
 #include "supervisor/part.h"
 
 static bool is_ready(const struct fixture *f, uint32_t partition)
@@ -372,6 +373,30 @@ static void fleet_believes_no_worker_that_says_it_has_drained_unasked(void **sta
 		fleet_logged(f, "partition.surprise partition=0 life=running event=drained"), 1);
 }
 
+/* --------------------------------------------------------------------- told to start again */
+
+static void fleet_counts_no_death_of_a_worker_that_it_starts_again_itself(void **state)
+{
+	struct fixture *f = *state;
+	struct start old, new;
+	fleet_script(f, 0, "replaying serve\nready serve");
+	fleet_assign(f, 2);
+	fleet_until(f, fleet_state(f, 0) == PART_REPLAYING && is_ready(f, 1));
+	fleet_starts(f, 0, &old);
+	fleet_retry(f->fleet); /* it may have an old password */
+	fleet_until(f, is_ready(f, 0));
+	assert_int_equal(fleet_starts(f, 0, &new), 2);
+	assert_int_equal(new.generation, old.generation);
+	assert_true(new.adopt);
+	assert_true(fleet_is_reaped(old.pid));
+	assert_int_equal(fleet_slot(f, 0)->restarts, 0);
+	assert_int_equal(fleet_slot(f, 0)->death, DEATH_NONE);
+	assert_int_equal(f->fleet->parts[0].crash.deaths, 0);
+	assert_int_equal(fleet_starts(f, 1, NULL), 1); /* was well */
+	assert_int_equal(fleet_logged(f, "worker.died"), 0);
+	assert_int_equal(fleet_logged(f, "reload.workers_again workers=1"), 1);
+}
+
 /* ------------------------------------------------------------------------- cannot start */
 
 static void fleet_tries_again_until_its_worker_program_is_there(void **state)
@@ -455,6 +480,7 @@ int main(int argc, char **argv)
 		FLEET_TEST(fleet_serves_the_others_when_a_worker_floods_it),
 		FLEET_TEST(fleet_rests_when_a_worker_has_closed_its_end),
 		FLEET_TEST(fleet_believes_no_worker_that_says_it_has_drained_unasked),
+		FLEET_TEST(fleet_counts_no_death_of_a_worker_that_it_starts_again_itself),
 		FLEET_TEST(fleet_tries_again_until_its_worker_program_is_there),
 		FLEET_TEST(fleet_tries_again_when_it_is_out_of_descriptors),
 	};

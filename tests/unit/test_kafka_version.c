@@ -12,6 +12,7 @@
 #include <librdkafka/rdkafka.h>
 
 #include "supervisor/kafka_version.h"
+#include "tests/unit/config_fixture.h"
 
 /* The words of what 0xMMmmrrpp lacks, each with a blank after it. */
 static const char *lacks(int version)
@@ -74,12 +75,38 @@ static void kafka_version_print_says_library_features_and_every_gap(void **state
 	free(text);
 }
 
+static const struct kafka_gap *gap_of(const char *mechanism, int version)
+{
+	const struct kafka_gap *gap;
+	char text[256];
+
+	snprintf(text, sizeof(text), MIN_YAML "  properties: {%s}\n", mechanism);
+	accepts(text);
+	gap = kafka_gap_of_mechanism(&config, version);
+	config_free(&config);
+	return gap;
+}
+
+static void kafka_version_warns_of_scram_until_2_6_1(void **state)
+{
+	const struct kafka_gap *gap = gap_of("sasl.mechanism: SCRAM-SHA-512", 0x020002ff);
+
+	(void)state;
+	assert_non_null(gap);
+	assert_int_equal(gap->until, 0x020601);
+	assert_non_null(gap_of("sasl.mechanisms: scram-sha-256", 0x020600ff));
+	assert_null(gap_of("sasl.mechanism: SCRAM-SHA-512", 0x020601ff));
+	assert_null(gap_of("sasl.mechanism: PLAIN", 0x020002ff));
+	assert_null(gap_of("client.rack: SCRAM-SHA-512", 0x020002ff));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kafka_version_knows_what_each_version_lacks),
 		cmocka_unit_test(kafka_version_lacks_end_with_the_release_that_has_it),
 		cmocka_unit_test(kafka_version_print_says_library_features_and_every_gap),
+		cmocka_unit_test(kafka_version_warns_of_scram_until_2_6_1),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,6 +36,7 @@ static bool can_raise(enum life s, enum life_event e)
 		return s == LIFE_QUEUED;
 	case ON_UNSTARTED:
 	case ON_HUNG:
+	case ON_AGAIN:
 		return s == LIFE_RUNNING;
 	case ON_TIMER:
 		return s == LIFE_DRAINING || s == LIFE_RENEWING || s == LIFE_STOPPING;
@@ -99,6 +100,7 @@ static void act(struct model *m, enum life_action action)
 		m->doomed = true;
 		break;
 	case DO_PARK:
+	case DO_AGAIN:
 		m->ready = m->lease = false;
 		m->doomed = true;
 		break;
@@ -324,6 +326,33 @@ static void lifecycle_keeps_the_store_when_its_worker_dies(void **state)
 	assert_true(m.life == LIFE_QUEUED && !m.store);
 }
 
+static void lifecycle_resumes_and_counts_nothing_when_a_worker_is_started_again(void **state)
+{
+	(void)state;
+	struct model m = reach(LIFE_RUNNING);
+	step(&m, ON_AGAIN);
+	assert_false(m.ready || m.lease);
+	assert_int_equal(lifecycle_step(m.life, ON_EXITED).action, DO_RESUME);
+	step(&m, ON_EXITED);
+	assert_true(m.life == LIFE_QUEUED && m.store && m.lease);
+	/* It may have died for a reason of its own before it was killed. */
+	m = reach(LIFE_RUNNING);
+	step(&m, ON_AGAIN);
+	step(&m, ON_REBUILD);
+	assert_true(m.life == LIFE_QUEUED && !m.store);
+}
+
+/* A restart is what a worker caused: see part.c, which counts with the action. */
+static void lifecycle_counts_no_restart_for_a_renewal_of_its_own(void **state)
+{
+	(void)state;
+	assert_int_equal(lifecycle_step(LIFE_RENEWING, ON_EXITED).action, DO_RENEW);
+	assert_int_equal(lifecycle_step(LIFE_RENEWING, ON_REBUILD).action, DO_REBUILD);
+	assert_int_equal(lifecycle_step(LIFE_QUEUED, ON_RECOUNT).action, DO_RENEW);
+	assert_int_equal(lifecycle_step(LIFE_RUNNING, ON_EXITED).action, DO_RETRY);
+	assert_int_equal(lifecycle_step(LIFE_RUNNING, ON_REBUILD).action, DO_REBUILD);
+}
+
 /* What is given back while the old worker still ends must not inherit its store. */
 static void lifecycle_starts_afresh_when_given_back_while_draining(void **state)
 {
@@ -399,6 +428,9 @@ int main(void)
 		cmocka_unit_test(lifecycle_ends_free_and_evicted_when_revoked_wherever_it_was),
 		cmocka_unit_test(lifecycle_keeps_the_store_when_lost_and_resumes_it_when_back),
 		cmocka_unit_test(lifecycle_keeps_the_store_when_its_worker_dies),
+		cmocka_unit_test(
+			lifecycle_resumes_and_counts_nothing_when_a_worker_is_started_again),
+		cmocka_unit_test(lifecycle_counts_no_restart_for_a_renewal_of_its_own),
 		cmocka_unit_test(lifecycle_starts_afresh_when_given_back_while_draining),
 		cmocka_unit_test(lifecycle_comes_to_an_end_when_stopped_wherever_it_was),
 		cmocka_unit_test(lifecycle_has_no_store_of_an_old_routing_when_it_starts_again),

@@ -731,6 +731,36 @@ static void partitions_say_what_is_known_of_them(void **state)
 	expect_status("/api/v1/partitions/5", 200, "\"has_stats\":false,\"basis\"");
 }
 
+static void partitions_say_whether_topic_or_tally_lacks_one(void **state)
+{
+	(void)state;
+	expect_status("/api/v1/partitions/9", 404, "the topic has no partition 9; it has 8 of");
+	fake.instance.topic_partitions = 12;
+	expect_status("/api/v1/partitions/9", 404,
+		"no partition 9: this Tally serves 8 of the topic's 12 partitions "
+		"(kafka.partitions)");
+	expect_status("/api/v1/partitions/12", 404, "the topic has no partition 12; it has 12 of");
+	fake.instance.topic_partitions = 2000;
+	expect_status("/api/v1/partitions/9", 404,
+		"this Tally serves 8 of the topic's 2000 partitions (no instance can serve more "
+		"than 1024)");
+}
+
+static void http_ready_says_that_the_topic_lacks_a_partition(void **state)
+{
+	(void)state;
+	fake.instance.topic_partitions = 3;
+	fake.instance.ready = 1;
+	strcpy(fake.partitions[1].state, "failed");
+	fake.partitions[1].ready = fake.partitions[1].has_stats = 0;
+	expect_status("/ready", 503,
+		"the topic does not have it: kafka.partitions is 8, the topic has 3");
+	expect_status("/api/v1/partitions", 200,
+		"\"basis\":{\"partitions\":8,\"owned\":2,\"answered\":1,\"complete\":false");
+	fake.instance.topic_partitions = 8;
+	expect_status("/ready", 503, "it is failed");
+}
+
 /* --- metrics ------------------------------------------------------------------------------------
  */
 
@@ -978,6 +1008,8 @@ int main(void)
 		SERVED(streams_built_again_start_at_the_same_place),
 		SERVED(tenant_has_policies_and_minutes),
 		SERVED(partitions_say_what_is_known_of_them),
+		SERVED(partitions_say_whether_topic_or_tally_lacks_one),
+		SERVED(http_ready_says_that_the_topic_lacks_a_partition),
 		SERVED(metrics_are_well_formed),
 		SERVED(metrics_show_partitions_and_tenants),
 		SERVED(metrics_have_all_that_alerts_need),

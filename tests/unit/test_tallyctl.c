@@ -105,6 +105,28 @@ static void status_ends_with_one_line_that_says_it_all(void **state)
 	assert_says("no partition is assigned here");
 }
 
+static void status_says_when_the_topic_has_more_or_fewer_partitions(void **state)
+{
+	struct table_head *head = table_head_mut(&run.table);
+	(void)state;
+	atomic_store(&head->topic_partitions, 4);
+	assert_int_equal(SAY(ctl_status, "status"), CTL_OK);
+	assert_null(strstr(said, "topic has"));
+	atomic_store(&head->topic_partitions, 12);
+	assert_int_equal(SAY(ctl_status, "status"), CTL_OK);
+	assert_says("\ntopic has 12 partitions, 4 are served (kafka.partitions)\n");
+	atomic_store(&head->topic_partitions, 1);
+	run_publish(&run, 1, PART_FAILED, 0);
+	assert_int_equal(SAY(ctl_status, "status"), CTL_INCOMPLETE);
+	assert_says("\ntopic has 1 partition, 4 are routed (kafka.partitions): 3 are missing\n");
+	assert_says("  the topic does not have it\n");
+	assert_says("\n1 of 2 not ready: p1 failed (the topic does not have it)\n");
+	atomic_store(&head->topic_partitions, 3);
+	assert_int_equal(SAY(ctl_status, "status"), CTL_INCOMPLETE);
+	assert_says("\ntopic has 3 partitions, 4 are routed (kafka.partitions): 1 is missing\n");
+	assert_null(strstr(said, "does not have it")); /* it failed by itself */
+}
+
 static void status_names_a_few_of_many_that_are_not_ready(void **state)
 {
 	(void)state;
@@ -273,6 +295,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(status_ends_with_one_line_that_says_it_all),
+		TEST(status_says_when_the_topic_has_more_or_fewer_partitions),
 		TEST(status_names_a_few_of_many_that_are_not_ready),
 		TEST(commands_answer_and_say_so_when_tallyd_is_stopped),
 		TEST(commands_say_when_an_answer_is_not_complete),

@@ -27,9 +27,14 @@ int answer_healthz(struct question *question, struct answer *answer)
 }
 
 /* Why a partition does not answer, in words. */
-static void why_not_ready(const struct tally_partition *p, char *why, size_t size)
+static void why_not_ready(const struct tally_instance *instance, const struct tally_partition *p,
+	char *why, size_t size)
 {
-	if (strcmp(p->state, "ready") == 0)
+	if (instance->topic_partitions > 0 && p->partition >= instance->topic_partitions)
+		snprintf(why, size,
+			"the topic does not have it: kafka.partitions is %u, the topic has %u",
+			(unsigned)instance->partitions, (unsigned)instance->topic_partitions);
+	else if (strcmp(p->state, "ready") == 0)
 		snprintf(why, size,
 			"its lease is over: the supervisor is gone or has lost touch with Kafka");
 	else if (strcmp(p->state, "replaying") == 0 && p->eta_ms >= 0)
@@ -51,7 +56,8 @@ static void why_not_ready(const struct tally_partition *p, char *why, size_t siz
 	}
 }
 
-static json_t *not_ready_list(const struct tally_partition *partitions, size_t n)
+static json_t *not_ready_list(
+	const struct tally_instance *instance, const struct tally_partition *partitions, size_t n)
 {
 	json_t *list = json_array();
 	char why[256];
@@ -61,7 +67,7 @@ static json_t *not_ready_list(const struct tally_partition *partitions, size_t n
 
 		if (partitions[i].ready)
 			continue;
-		why_not_ready(&partitions[i], why, sizeof(why));
+		why_not_ready(instance, &partitions[i], why, sizeof(why));
 		one = json_object();
 		json_object_set_new(one, "partition", json_integer(partitions[i].partition));
 		json_object_set_new(one, "state", answer_text(partitions[i].state));
@@ -85,7 +91,7 @@ int answer_ready(struct question *question, struct answer *answer)
 		err = answer_list_partitions(question->seat->table, &partitions, &n);
 	if (err != 0)
 		return err;
-	list = not_ready_list(partitions, n);
+	list = not_ready_list(&instance, partitions, n);
 	free(partitions);
 	if (!instance.alive)
 		reason = instance.stopped ? "the supervisor has stopped" : "the supervisor is gone";
@@ -188,6 +194,22 @@ int answer_partitions(struct question *question, struct answer *answer)
 	return 0;
 }
 
+/* The topic has it, or nobody does. */
+static void say_unknown(const struct tally_instance *instance, unsigned n, struct answer *answer)
+{
+	unsigned served = instance->partitions, has = instance->topic_partitions;
+
+	if (n < has)
+		answer_error(answer, 404, "unknown_partition",
+			"no partition %u: this Tally serves %u of the topic's %u partitions (%s)",
+			n, served, has,
+			has > 1024 ? "no instance can serve more than 1024" : "kafka.partitions");
+	else
+		answer_error(answer, 404, "unknown_partition",
+			"the topic has no partition %u; it has %u of them", n,
+			has > 0 ? has : served);
+}
+
 int answer_partition(struct question *question, struct answer *answer)
 {
 	const char *text = question->request->segment[3];
@@ -207,9 +229,7 @@ int answer_partition(struct question *question, struct answer *answer)
 	}
 	err = tally_partition(question->seat->table, (uint32_t)n, &partition);
 	if (err == TALLY_EINVALID) {
-		answer_error(answer, 404, "unknown_partition",
-			"the topic has no partition %u; it has %u of them", (unsigned)n,
-			(unsigned)instance.partitions);
+		say_unknown(&instance, (unsigned)n, answer);
 		return 0;
 	}
 	if (err != 0)

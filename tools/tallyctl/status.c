@@ -77,6 +77,13 @@ static const char *death_of(const struct tally_partition *p)
 	return *p->death_detail ? p->death_detail : p->death;
 }
 
+/* There is no log to read: tallyd has put it aside. */
+static bool missing(const struct ctl *ctl, const struct tally_partition *p)
+{
+	uint32_t has = ctl->instance.topic_partitions;
+	return !p->ready && has && p->partition >= has;
+}
+
 static void describe_notes(
 	const struct ctl *ctl, const struct tally_partition *p, char *to, size_t size)
 {
@@ -84,6 +91,8 @@ static void describe_notes(
 	*to = 0;
 	if (strcmp(p->state, "ready") == 0 && !p->ready)
 		append(to, size, "lease is over");
+	if (missing(ctl, p))
+		append(to, size, "the topic does not have it");
 	if (p->death_at_ms) {
 		snprintf(text, sizeof text, "%s %s ago", death_of(p),
 			ctl_span(span, tally_now_ms(ctl->tally) - p->death_at_ms));
@@ -105,7 +114,8 @@ static void describe_notes(
 
 /* ------------------------------------------------------------------ the last line */
 
-static void why_not_ready(const struct tally_partition *p, char *to, size_t size)
+static void why_not_ready(
+	const struct ctl *ctl, const struct tally_partition *p, char *to, size_t size)
 {
 	char replay[64], span[CTL_TEXT_SIZE];
 	describe_replay(p, replay, sizeof replay);
@@ -113,6 +123,10 @@ static void why_not_ready(const struct tally_partition *p, char *to, size_t size
 		strcmp(p->state, "ready") == 0 ? "lease over" : p->state);
 	if (*replay) {
 		snprintf(to + len, size - (size_t)len, " %s", replay);
+		return;
+	}
+	if (missing(ctl, p)) {
+		snprintf(to + len, size - (size_t)len, " (the topic does not have it)");
 		return;
 	}
 	bool died = p->death_at_ms && strcmp(p->death, "none") != 0;
@@ -150,7 +164,7 @@ static void summarize(
 		char why[160];
 		if (list[i].ready)
 			continue;
-		why_not_ready(&list[i], why, sizeof why);
+		why_not_ready(ctl, &list[i], why, sizeof why);
 		len += (size_t)snprintf(to + len, size - len, "%s%s", named ? ", " : "", why);
 		named++;
 	}
@@ -159,6 +173,21 @@ static void summarize(
 }
 
 /* ------------------------------------------------------------------ text */
+
+/* When streams are routed over another number of partitions than the topic has. */
+static void print_routing(const struct tally_instance *in)
+{
+	uint32_t has = in->topic_partitions, routed = in->partitions;
+	if (has > routed)
+		printf("topic has %" PRIu32 " partitions, %" PRIu32 " are served (%s)\n", has,
+			routed,
+			has > 1024 ? "no instance can serve more than 1024" : "kafka.partitions");
+	else if (has && has < routed)
+		printf("topic has %" PRIu32 " partition%s, %" PRIu32
+		       " are routed (kafka.partitions): %" PRIu32 " %s missing\n",
+			has, has == 1 ? "" : "s", routed, routed - has,
+			routed - has == 1 ? "is" : "are");
+}
 
 static void print_instance(const struct ctl *ctl)
 {
@@ -182,11 +211,7 @@ static void print_instance(const struct ctl *ctl)
 			in->query_restarts);
 	else
 		printf("no queryd\n");
-	if (in->topic_partitions && in->topic_partitions != in->partitions)
-		printf("topic has %" PRIu32 " partitions, %" PRIu32 " are served (%s)\n",
-			in->topic_partitions, in->partitions,
-			in->topic_partitions > 1024 ? "no instance can serve more than 1024"
-						    : "kafka.partitions");
+	print_routing(in);
 	if (in->clock_offset_ms)
 		printf("clock offset %" PRId64 " ms: this instance does not count by wall time\n",
 			in->clock_offset_ms);

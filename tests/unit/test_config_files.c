@@ -1,0 +1,107 @@
+/*
+ * test_config_files.c - files that properties name: opened before librdkafka does, and the line for
+ * a mistake with a property.
+ */
+#include <unistd.h>
+
+#include "tests/unit/config_fixture.h"
+
+static void config_files_refuses_what_cannot_be_opened(void **state)
+{
+	static const char *const names[] = {"ssl.ca.location", "ssl.certificate.location",
+		"ssl.key.location", "ssl.crl.location", "ssl.keystore.location"};
+	char text[512], line[512];
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(names); i++) {
+		snprintf(text, sizeof(text), MIN_YAML "  properties:\n    a: b\n    %s: /nope\n",
+			names[i]);
+		snprintf(line, sizeof(line),
+			"t.yaml:6: kafka.properties: %s: cannot read /nope: No such file or "
+			"directory; create it, or correct the path",
+			names[i]);
+		accepts(text);
+		assert_int_equal(config_files_check(&config, &error), ERR_INVALID);
+		assert_string_equal(error.line, line);
+		config_free(&config);
+	}
+}
+
+static void files(const char *properties, int err)
+{
+	char text[512];
+
+	snprintf(text, sizeof(text), MIN_YAML "  properties: {%s}\n", properties);
+	accepts(text);
+	assert_int_equal(config_files_check(&config, &error), err);
+	config_free(&config);
+}
+
+static void config_files_takes_what_librdkafka_would(void **state)
+{
+	(void)state;
+	files("ssl.key.location: /dev/null, ssl.ca.location: /", 0);
+	files("ssl.ca.location: probe", 0);
+	files("ssl.key.location: ''", 0);
+	files("sasl.username: /nope", 0);
+	files("ssl.key.location: probe", ERR_INVALID);
+	files("ssl.key.location: /", ERR_INVALID);
+	assert_non_null(strstr(error.line, "cannot read /: Is a directory; name a file"));
+}
+
+static void config_files_does_not_show_a_path_that_is_secret(void **state)
+{
+	(void)state;
+	accepts(MIN_YAML "  secret_files: {ssl.key.location: /a}\n");
+	config.properties[0].value = strdup("/hunter2");
+	assert_int_equal(config_files_check(&config, &error), ERR_INVALID);
+	assert_string_equal(error.line,
+		"t.yaml:4: kafka.secret_files: ssl.key.location: cannot read the file that it "
+		"names: No such file or directory; create it, or correct the path");
+	config_free(&config);
+}
+
+static void config_property_mistake_has_the_line_until_it_is_forgotten(void **state)
+{
+	(void)state;
+	accepts(MIN_YAML "  properties:\n    a: 1\n\n    b: 2\n");
+	assert_int_equal(config_property_fail(&config, "b", &error, "is %d", 2), ERR_INVALID);
+	assert_string_equal(error.line, "t.yaml:7: kafka.properties: b: is 2");
+	config_property_fail(&config, "client.id", &error, "is bad");
+	assert_string_equal(error.line, "t.yaml: kafka: client.id: is bad");
+	config_property_fail(&config, NULL, &error, "are bad");
+	assert_string_equal(error.line, "t.yaml: kafka.properties: are bad");
+	config_forget_lines(&config);
+	config_property_fail(&config, "b", &error, "is %d", 2);
+	assert_string_equal(error.line, "t.yaml: kafka.properties: b: is 2");
+	config_free(&config);
+}
+
+static void config_nearest_of_finds_a_name_that_is_near_only(void **state)
+{
+	static const char *const names[] = {"sasl.mechanisms", "sasl.mechanism", "acks",
+		"a.name.that.is.longer.than.the.sixty.four.letters.that.are.compared.here"};
+	char absurd[200];
+
+	(void)state;
+	assert_ptr_equal(config_nearest_of("sasl.mechanisim", names, COUNT(names)), names[1]);
+	assert_ptr_equal(config_nearest_of("ack", names, COUNT(names)), names[2]);
+	assert_null(config_nearest_of("no.such.thing", names, COUNT(names)));
+	assert_null(config_nearest_of("acks", names, 0));
+	memset(absurd, 'a', sizeof(absurd) - 1);
+	absurd[sizeof(absurd) - 1] = '\0';
+	assert_null(config_nearest_of(absurd, names, COUNT(names)));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(config_files_refuses_what_cannot_be_opened),
+		cmocka_unit_test(config_files_takes_what_librdkafka_would),
+		cmocka_unit_test(config_files_does_not_show_a_path_that_is_secret),
+		cmocka_unit_test(config_property_mistake_has_the_line_until_it_is_forgotten),
+		cmocka_unit_test(config_nearest_of_finds_a_name_that_is_near_only),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
