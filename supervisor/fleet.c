@@ -232,7 +232,7 @@ void fleet_revoked(struct fleet *fleet, const uint32_t *list, size_t n, enum gro
 		fleet->grace_wanted = true;
 	}
 	if (loss == GROUP_LOSS) {
-		fleet->lease = 0;
+		fleet->lease = fleet->spoke_again = 0;
 		fleet->ignore_contacts_before = host_boot_ns();
 	}
 	arm_deadline(fleet); /* anew: what leaves now has its own time to do so */
@@ -244,6 +244,25 @@ void fleet_revoked(struct fleet *fleet, const uint32_t *list, size_t n, enum gro
 	fleet_ask_topic(fleet); /* it may have been made anew */
 }
 
+/*
+ * An answer to a heartbeat may be that we are no member any more, and the
+ * statistics cannot tell: the loss arrives a moment after the contact.  That
+ * matters once the lease is over, for then somebody else may be ready.  So a
+ * coordinator that speaks again is believed when a later request, too, has been
+ * answered: librdkafka sends none before it has read the answer to the first.
+ */
+static bool believes(struct fleet *fleet, uint64_t boot_ns, const struct lease_terms *terms)
+{
+	uint64_t now = host_boot_ns();
+	if (!fleet->lease || now < fleet->lease) /* it runs, or we have begun anew */
+		return true;
+	if (lease_until(boot_ns, terms) <= now)
+		return false;
+	bool again = fleet->spoke_again != 0;
+	fleet->spoke_again = again ? 0 : boot_ns;
+	return again;
+}
+
 void fleet_contact(struct fleet *fleet, uint64_t boot_ns)
 {
 	const struct config *c = fleet->opt.config;
@@ -253,6 +272,9 @@ void fleet_contact(struct fleet *fleet, uint64_t boot_ns)
 		boot_ns > host_boot_ns())
 		return;
 	fleet->contact = boot_ns;
+	if (!believes(fleet, boot_ns, &terms))
+		return;
+	fleet->spoke_again = 0;
 	fleet->lease = lease_until(boot_ns, &terms);
 	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
 		part_renew(&fleet->parts[p]);

@@ -60,6 +60,7 @@ struct fleet {
 	bool grace_wanted; /* something was lost, or leftovers wait: at the next assignment */
 	uint64_t lease;	   /* CLOCK_BOOTTIME ns, for all that is ours */
 	uint64_t contact, ignore_contacts_before;
+	uint64_t spoke_again; /* the first contact after the lease was over; 0 = none */
 	uint64_t judge_from; /* no heartbeat is judged before */
 	uint64_t last_tick;
 	ev_timer pump, deadline, grace;

@@ -18,7 +18,7 @@ fill() # SEED N0 N1 ..., to whichever leader there is, which need not wait for t
 {
 	local p=0 n
 	for n in "${@:2}"; do
-		[ "$n" = 0 ] || produce --partition $p --records "$n" --tenants 3 --streams 500 --seed $(($1 + p)) --acks 1
+		[ "$n" = 0 ] || produce --partition $p --records "$n" --tenants 3 --streams 500 --seed $(($1 + p)) --acks "${ACKS:-1}"
 		p=$((p + 1))
 	done
 }
@@ -36,11 +36,12 @@ reasons() { grep -h ' supervisor warn worker.rebuild ' "$T/a.log" | grep -o 'rea
 kept() { comm -12 <(sort <<<"$1") <(parts | sort) | cut -d' ' -f1 | tr '\n' ' '; }
 
 # Each of both gets a log of its own beyond the first 300: broker 1 alone has 200 more, which are counted.
-fill "$SEED" 300 300 300 300 300
+lead 1 '(1,2|2,1)'
+ACKS=all fill "$SEED" 300 300 300 300 300
+is "$(ends)" '300 300 300 300 300 ' 'both have the first 300'
 # A session that outlasts each change, and metadata that is looked at so seldom that nobody hears by chance.
 start_tallyd kafka.session_timeout=30s kafka.properties.topic.metadata.refresh.interval.ms=600000
 wait_ready 5
-lead 1 '(1,2|2,1)'
 kill_broker 2
 lead 1 1
 fill $((SEED + 10)) 200 200 200 200 0

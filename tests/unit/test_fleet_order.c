@@ -58,6 +58,33 @@ static void fleet_renews_no_lease_of_what_is_being_taken(void **state)
 	assert_int_equal(fleet_slot(f, 0)->lease_until, 0);
 }
 
+static void fleet_believes_a_coordinator_that_speaks_again_when_it_does_so_twice(void **state)
+{
+	struct fixture *f = *state;
+	fleet_begin(f, 1);
+	f->contacts = false;
+	f->config.session_timeout_ms = 400;
+	f->config.heartbeat_interval_ms = f->config.commit_allowance_ms = 100;
+	for (int round = 0; round < 2; round++) {
+		fleet_contact(f->fleet, host_boot_ns());
+		fleet_contact(f->fleet, host_boot_ns());
+		uint64_t lease = fleet_slot(f, 0)->lease_until, first;
+		assert_true(lease > host_boot_ns());
+		fleet_run_ms(f, 260);
+		/* What was asked before the frost proves nothing. */
+		fleet_contact(f->fleet, host_boot_ns() - 250000000);
+		first = host_boot_ns();
+		fleet_contact(f->fleet, first); /* it may have said that we are out */
+		fleet_contact(f->fleet, first);
+		assert_int_equal(fleet_slot(f, 0)->lease_until, lease);
+		fleet_run_ms(f, 5);
+		uint64_t second = host_boot_ns();
+		fleet_contact(f->fleet, second);
+		assert_int_equal(fleet_slot(f, 0)->lease_until, lease_after(f, second));
+		fleet_run_ms(f, 260);
+	}
+}
+
 static void fleet_believes_no_contact_from_before_a_loss(void **state)
 {
 	struct fixture *f = *state;
@@ -213,6 +240,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		FLEET_TEST(fleet_counts_the_lease_from_the_contact_it_believes),
 		FLEET_TEST(fleet_renews_no_lease_of_what_is_being_taken),
+		FLEET_TEST(fleet_believes_a_coordinator_that_speaks_again_when_it_does_so_twice),
 		FLEET_TEST(fleet_believes_no_contact_from_before_a_loss),
 		FLEET_TEST(fleet_starts_another_when_one_waits_for_what_it_cannot_get),
 		FLEET_TEST(fleet_starts_no_more_than_may_replay_at_once),
