@@ -61,7 +61,7 @@ struct fleet {
 	uint64_t lease;	   /* CLOCK_BOOTTIME ns, for all that is ours */
 	uint64_t contact, ignore_contacts_before;
 	uint64_t spoke_again; /* the first contact after the lease was over; 0 = none */
-	uint64_t judge_from; /* no heartbeat is judged before */
+	uint64_t judge_from;  /* no heartbeat is judged before */
 	uint64_t last_tick;
 	ev_timer pump, deadline, grace;
 	struct abandoned *abandoned;
