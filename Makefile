@@ -45,20 +45,21 @@ endif
 # The query process gets no -lrdkafka: it moves no records.
 LIBS.supervisor := -lrdkafka -lev -lyaml -ljansson -lsystemd
 LIBS.worker     := $(MIMALLOC) -lrdkafka -llmdb -lev -lxxhash
-LIBS.queryd     := -llmdb -lxxhash -lyaml -ljansson -lmicrohttpd -lev
-LIBS.tallyctl   := -llmdb -lxxhash -ljansson
+LIBS.queryd     := -llmdb -lxxhash -lyaml -ljansson -lmicrohttpd -lev -lnghttp2 -lssl -lcrypto -lz -lprotobuf-c
+LIBS.tallyctl   := -llmdb -lxxhash -ljansson -lcurl
 LIBS.broker     := -lrdkafka -ldl
-LIBS.load       := -lrdkafka -lxxhash -lm
+LIBS.load       := -lrdkafka -lxxhash -lm -lnghttp2
 LIBS.libtally   := -llmdb -lxxhash
 LIBS.tests      := -lcmocka -lrdkafka -llmdb -lev -lyaml -ljansson -lmicrohttpd -lsystemd -lxxhash \
-		   -lprotobuf-c -lm
+		   -lprotobuf-c -lm -lnghttp2 -lssl -lcrypto -lz -lcurl
 # -------------------------------------------------------------------------------------------------
 
 # --- what Debian has to give (the one list; `make deps` installs what is missing) ----------------
 DEBIAN := gcc libc6-dev pkg-config protobuf-c-compiler \
 	librdkafka-dev liblmdb-dev libev-dev libyaml-dev libjansson-dev libmicrohttpd-dev \
 	libxxhash-dev libsystemd-dev libmimalloc-dev libprotobuf-c-dev libcmocka-dev \
-	perl procps curl jq kcat
+	libnghttp2-dev libssl-dev zlib1g-dev libcurl4-openssl-dev \
+	perl procps curl jq kcat openssl
 # What runs and fetches the real Kafka of the tests (without them its tests are skipped), and a newer
 # librdkafka (without it a part of test 70 is).
 KAFKA_DEBIAN := openjdk-17-jre-headless maven python3-pip
@@ -75,7 +76,7 @@ VARIANTS := $(addprefix $B/variants/,poison/tally-worker lookups/tally-worker)
 TESTS    ?= $(sort $(wildcard tests/system/[0-9]*.sh))
 
 # What a reader needs of the ground floor, and nothing else.
-READER   := check err log host clock window record segment table stats store usage client
+READER   := check err log host clock window record segment table stats limits store usage client
 
 src       = $(wildcard $1/*.c $1/*/*.c)
 obj       = $(patsubst %.c,$B/%.o,$(call src,$1))

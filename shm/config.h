@@ -68,6 +68,16 @@ struct config {
 	uint64_t store_map_bytes; /* store.map_size */
 	uint32_t store_readers;	  /* store.readers */
 
+	bool produce;		   /* produce.enabled */
+	uint32_t produce_every_ms; /* produce.interval: whole seconds */
+	uint64_t outbox_max;	   /* produce.outbox: rows, of one partition */
+
+	char limits_file[CONFIG_TEXT_SIZE]; /* limits.file: "" = none */
+	uint64_t default_streams;	    /* limits.max_global_streams_per_user; 0 = no limit */
+	uint32_t limit_scope;		    /* limits.scope: enum limit_scope */
+	bool limits_dry_run;		    /* limits.dry_run */
+	bool limits_ignore_unknown;	    /* limits.unknown_keys: refuse | ignore */
+
 	uint32_t revoke_deadline_ms;  /* supervisor.revoke_deadline */
 	uint32_t drain_ms;	      /* supervisor.drain */
 	uint32_t lost_grace_ms;	      /* supervisor.lost_grace: 0 = one session timeout */
@@ -87,6 +97,15 @@ struct config {
 	uint32_t http_threads;		    /* query.http_threads */
 	uint32_t metrics_tenants; /* query.metrics_tenants: so many of the largest tenants in
 				     /metrics */
+	uint32_t query_processes; /* query.processes */
+	char grpc_listen[CONFIG_TEXT_SIZE];	   /* query.grpc_listen; port 0 = any free one */
+	char grpc_tls_cert[CONFIG_TEXT_SIZE];	   /* query.grpc_tls_cert: "" = cleartext */
+	char grpc_tls_key[CONFIG_TEXT_SIZE];	   /* query.grpc_tls_key */
+	char grpc_tls_client_ca[CONFIG_TEXT_SIZE]; /* query.grpc_tls_client_ca: "" = any client */
+	uint64_t grpc_max_message;		   /* query.grpc_max_message: bytes */
+	uint32_t grpc_connections;		   /* query.grpc_connections: of each process */
+	uint32_t grpc_streams;			   /* query.grpc_streams: of a connection */
+	char peers[1024]; /* query.peers: gRPC addresses of other instances, host:port, commas */
 };
 
 struct config_error {

@@ -28,6 +28,8 @@ static const char *const levels[] = {"error", "warn", "info", "debug", NULL};
 static const char *const assignors[] = {"cooperative-sticky", "range", "roundrobin", NULL};
 static const char *const isolations[] = {"read_committed", "read_uncommitted", NULL};
 static const char *const failures[] = {"retry", "ready", NULL};
+static const char *const scopes[] = {"instance", "partition", NULL}; /* enum limit_scope */
+static const char *const unknowns[] = {"refuse", "ignore", NULL};
 
 const char *config_path_wrong(const char *text)
 {
@@ -53,6 +55,15 @@ static const char *check_program(const char *text)
 
 	if (len > 0 && text[len - 1] == '/')
 		return "must be a program, not a directory";
+	return len ? config_path_wrong(text) : NULL;
+}
+
+static const char *check_file(const char *text)
+{
+	size_t len = strlen(text);
+
+	if (len > 0 && text[len - 1] == '/')
+		return "must be a file, not a directory";
 	return len ? config_path_wrong(text) : NULL;
 }
 
@@ -109,6 +120,8 @@ static const struct config_section sections[] = {
 	{"window", "What counts as active"},
 	{"replay", "How a worker reads its partition"},
 	{"store", "The stores: one for each partition, in shared memory"},
+	{"produce", "What is written to the topic"},
+	{"limits", "How many active streams a tenant may have"},
 	{"supervisor", "Deadlines of the supervisor, and the programs that it starts"},
 	{"query", "The query process"},
 };
@@ -224,6 +237,39 @@ static const struct config_option options[] = {
 	{ "store", "readers", CONFIG_NUMBER, AT(store_readers, uint32_t), 16, 65536,
 	  .preset = "1024", .prose = "Most readers of one store at the same time." },
 
+/* --- produce --------------------------------------------------------------------------------- */
+	{ "produce", "enabled", CONFIG_BOOL, AT(produce, bool), 0, 1, .preset = "true", .prose =
+	  "Write what was admitted here to the topic, for the other zones and for whoever owns the "
+	  "partition next. false only for an instance that nobody asks." },
+	{ "produce", "interval", CONFIG_DURATION, AT(produce_every_ms, uint32_t), SECOND, HOUR,
+	  .step = SECOND, .preset = "1m", .prose =
+	  "A stream is written at most once in this time, with all its bytes since the last one." },
+	{ "produce", "outbox", CONFIG_COUNT, AT(outbox_max, uint64_t), 1000, 100000000,
+	  .preset = "1000000", .prose =
+	  "Most records of one partition that wait for Kafka. From half of it on only new streams add "
+	  "to it; when it is full they are answered \"failed\"." },
+
+/* --- limits ---------------------------------------------------------------------------------- */
+	{ "limits", "file", CONFIG_TEXT, AT_TEXT(limits_file), 0, 255, .preset = "",
+	  .example = "/etc/tally/limits.yaml", .check = check_file, .prose =
+	  "Limits of tenants and policies, in the shape of Loki's runtime overrides. Read again when it "
+	  "changes and on SIGHUP, all of it or nothing." },
+	{ "limits", "max_global_streams_per_user", CONFIG_COUNT, AT(default_streams, uint64_t), 0,
+	  INT64_C(1000000000000), .preset = "5000", .prose =
+	  "Active streams that a tenant may have when the file does not say. 0: no limit." },
+	{ "limits", "scope", CONFIG_NUMBER, AT(limit_scope, uint32_t), 0, 1, .words = scopes,
+	  .preset = "instance", .prose =
+	  "How a limit is shared. instance: by the number of partitions that an instance owns, judged "
+	  "over all of them; exact with one instance. partition: each partition gets its part, rounded "
+	  "up, as in Loki; for fleets with both." },
+	{ "limits", "dry_run", CONFIG_BOOL, AT(limits_dry_run, bool), 0, 1, .preset = "false", .prose =
+	  "Reject nothing, and count what would have been rejected. A tenant's dry_run in the file has "
+	  "precedence." },
+	{ "limits", "unknown_keys", CONFIG_BOOL, AT(limits_ignore_unknown, bool), 0, 1,
+	  .words = unknowns, .preset = "refuse", .prose =
+	  "Keys in the file that Tally does not know. ignore: for a file that has other limits of Loki, "
+	  "too; a misspelt limit goes unnoticed then." },
+
 /* --- supervisor ------------------------------------------------------------------------------ */
 	{ "supervisor", "revoke_deadline", CONFIG_DURATION, AT(revoke_deadline_ms, uint32_t), 100,
 	  5 * MINUTE, .preset = "5s", .prose =
@@ -271,6 +317,33 @@ static const struct config_option options[] = {
 	  .prose = "Threads that answer HTTP." },
 	{ "query", "metrics_tenants", CONFIG_NUMBER, AT(metrics_tenants, uint32_t), 0, 10000,
 	  .preset = "100", .prose = "So many of the largest tenants are in /metrics." },
+	{ "query", "grpc_listen", CONFIG_LISTEN, AT_TEXT(grpc_listen), 1, 255,
+	  .preset = "127.0.0.1:9095", .prose = "Address for gRPC; port 0: any free one." },
+	{ "query", "grpc_tls_cert", CONFIG_TEXT, AT_TEXT(grpc_tls_cert), 0, 255, .preset = "",
+	  .example = "/etc/tally/grpc.crt", .check = check_file, .prose =
+	  "Certificate (PEM, with its chain) for gRPC with TLS. When not given: cleartext. Read again "
+	  "on SIGHUP, like the other two." },
+	{ "query", "grpc_tls_key", CONFIG_TEXT, AT_TEXT(grpc_tls_key), 0, 255, .preset = "",
+	  .example = "/etc/tally/grpc.key", .check = check_file, .prose = "Its key (PEM)." },
+	{ "query", "grpc_tls_client_ca", CONFIG_TEXT, AT_TEXT(grpc_tls_client_ca), 0, 255,
+	  .preset = "", .example = "/etc/tally/clients-ca.crt", .check = check_file, .prose =
+	  "Clients must show a certificate of this authority (PEM). When not given: any client may "
+	  "ask." },
+	{ "query", "grpc_max_message", CONFIG_BYTES, AT(grpc_max_message, uint64_t), 64 * 1024,
+	  256 * MIB, .preset = "4MiB", .prose = "Largest request, unpacked." },
+	{ "query", "grpc_connections", CONFIG_NUMBER, AT(grpc_connections, uint32_t), 1, 65536,
+	  .preset = "1024", .prose = "Most connections of one query process." },
+	{ "query", "grpc_streams", CONFIG_NUMBER, AT(grpc_streams, uint32_t), 1, 65536,
+	  .preset = "256", .prose = "Most calls at the same time on one connection." },
+	{ "query", "processes", CONFIG_NUMBER, AT(query_processes, uint32_t), 1, 64, .preset = "1",
+	  .prose =
+	  "Query processes; they share the addresses, whose ports must not be 0 then. With several, a "
+	  "limit can be passed by as many streams as the others have just under way." },
+	{ "query", "peers", CONFIG_TEXT, AT_TEXT(peers), 0, 1023, .preset = "",
+	  .example = "tally-1:9095,tally-2:9095", .prose =
+	  "gRPC addresses of the other instances, host:port with commas between; a name with several "
+	  "addresses stands for all of them. The front-end service asks them for streams that are not "
+	  "served here." },
 };
 /* clang-format on */
 

@@ -20,8 +20,8 @@
 
 #include "shm/config.h"
 
-#define CONFIG_OPTIONS_MAX  64
-#define CONFIG_SECTIONS_MAX 8
+#define CONFIG_OPTIONS_MAX  96
+#define CONFIG_SECTIONS_MAX 12
 #define CONFIG_VALUE_SIZE   160 /* for a value or a kind in words */
 #define CONFIG_WHY_SIZE	    320
 
@@ -33,6 +33,7 @@ enum config_type {
 	CONFIG_DURATION,    /* uint32_t, ms */
 	CONFIG_SHIFT,	    /* int64_t, ms, may be negative */
 	CONFIG_BYTES,	    /* uint64_t */
+	CONFIG_COUNT,	    /* uint64_t */
 	CONFIG_PROPERTIES,  /* a map: property of librdkafka -> value */
 	CONFIG_SECRET_FILES /* a map: property of librdkafka -> file that has the value */
 };

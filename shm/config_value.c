@@ -70,6 +70,7 @@ const char *config_value_kind(const struct config_option *option, char buf[CONFI
 {
 	static const char *const nouns[] = {
 		[CONFIG_NUMBER] = "a whole number",
+		[CONFIG_COUNT] = "a whole number",
 		[CONFIG_DURATION] = "a duration",
 		[CONFIG_SHIFT] = "a duration",
 		[CONFIG_BYTES] = "a size",
@@ -215,6 +216,7 @@ static void store_number(const struct config_option *option, int64_t value, stru
 		*(int64_t *)field = value;
 		return;
 	case CONFIG_BYTES:
+	case CONFIG_COUNT:
 		*(uint64_t *)field = (uint64_t)value;
 		return;
 	default:
@@ -235,6 +237,7 @@ int64_t config_value_get(const struct config_option *option, const struct config
 	case CONFIG_SHIFT:
 		return *(const int64_t *)field;
 	case CONFIG_BYTES:
+	case CONFIG_COUNT:
 		return (int64_t) * (const uint64_t *)field;
 	default:
 		must(!"a numeric option");

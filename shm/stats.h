@@ -23,7 +23,7 @@
 #include "shm/segment.h"
 
 #define STATS_NAME    "stats"
-#define STATS_VERSION 1
+#define STATS_VERSION 2
 
 enum worker_phase {
 	PHASE_STARTING,	 /* has its handoff */
@@ -85,7 +85,17 @@ enum worker_flag {
 	X(reader_lag)	    /* transactions that the oldest reader is behind */ \
 	X(readers) \
 	X(lookup_errors)    /* failed offset look-ups */ \
-	X(rebuild_reason)   /* enum rebuild_reason, set before it asks for a new generation */
+	X(rebuild_reason)   /* enum rebuild_reason, set before it asks for a new generation */ \
+	/* Of this process: what was asked on admit.sock, in streams, and what was written to Kafka. */ \
+	X(asked_known)	    /* asked, and active already */ \
+	X(asked_new)	    /* asked, and let in */ \
+	X(asked_rejected) \
+	X(asked_failed)	    /* outbox or store full, or not ready */ \
+	X(touched)	    /* accepted from the map by a query process */ \
+	X(rated)	    /* keys of UpdateRates */ \
+	X(sent)		    /* records handed to the producer */ \
+	X(confirmed)	    /* by the broker */ \
+	X(send_errors)	    /* producers given up */
 /* clang-format on */
 
 struct stats {
@@ -95,7 +105,7 @@ struct stats {
 	STATS_FIELDS(X)
 #undef X
 	_Atomic uint64_t skipped[SKIP_REASONS]; /* by enum skip_reason */
-	uint64_t reserved[17 + 1];
+	uint64_t reserved[9];
 };
 _Static_assert(sizeof(struct stats) % 8 == 0, "file format");
 

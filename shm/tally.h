@@ -274,6 +274,68 @@ struct tally_lookup {
 };
 int tally_lookup(struct tally *tally, const char *tenant, struct tally_lookup *streams, size_t n);
 
+/* --- limits ---------------------------------------------------------------------------------- */
+
+#define TALLY_UNLIMITED UINT64_MAX
+
+/*
+ * A bucket: what one limit of a tenant counts.  The default one (policy "") has all
+ * streams but those of policies with a limit of their own.
+ *
+ * share: what this instance may admit: ceil(limit x owned / partitions) against the
+ * sum over its partitions (limit_scope instance), or ceil(limit / partitions) for
+ * each partition (limit_scope partition).
+ * streams: active ones, over the partitions that share is meant for; those that are
+ * owned but not ready right now count as far as their store says.
+ */
+struct tally_bucket {
+	char policy[257];
+	uint64_t limit; /* TALLY_UNLIMITED = none */
+	uint64_t share; /* TALLY_UNLIMITED = none */
+	uint64_t streams;
+	uint64_t headroom; /* share - streams, not below 0 */
+};
+
+struct tally_tenant_limits {
+	int listed;	  /* limits.yaml has an entry for it */
+	int is_default;	  /* the limit of its default bucket is the default limit */
+	int dry_run;	  /* nothing is rejected, would-be rejections are counted */
+	int by_partition; /* limit_scope is partition */
+	uint64_t version; /* of the limits; 0 = none have been published */
+	struct tally_basis basis;
+};
+
+/*
+ * The default bucket first, then policies with an own limit, by name; at most cap,
+ * *n = how many there are.  partition < 0: of all that are owned; else of that one
+ * alone (what limit_scope partition judges by).  A tenant that nobody has heard of
+ * has buckets with no streams.  TALLY_ESTALE, TALLY_ENOTREADY: no partition is owned.
+ */
+int tally_buckets(struct tally *tally, const char *tenant, int32_t partition,
+	struct tally_tenant_limits *limits, struct tally_bucket *out, size_t cap, size_t *n);
+
+/*
+ * May these streams come in?  From the map alone: nothing is asked, changed or
+ * reserved, so of a few new streams that each have room, not all need to have it
+ * together; tally-queryd decides for good.
+ */
+enum tally_verdict {
+	TALLY_KNOWN = 0, /* active: will be accepted */
+	TALLY_NEW,	 /* not active, and there is room */
+	TALLY_FULL	 /* not active, and its bucket has no room: will be rejected */
+};
+struct tally_check {
+	uint64_t hash;
+	const char *policy;  /* NULL = "" */
+	uint64_t generation; /* of the partition; 0 = not answered */
+	uint32_t partition;
+	int result; /* 0, or TALLY_ENOTREADY, or why its store cannot be read */
+	enum tally_verdict verdict;
+};
+/* hash and policy are given, the rest is filled.  0 also when some could not be answered. */
+int tally_check(struct tally *tally, const char *tenant, struct tally_check *streams, size_t n,
+	struct tally_tenant_limits *limits);
+
 #ifdef __GNUC__
 #pragma GCC visibility pop
 #endif

@@ -212,6 +212,92 @@ uint64_t usage_sweep_steps(const struct usage *usage);
 /* Drops the batch and goes back to the committed state. */
 void usage_reset(struct usage *usage);
 
+/* --- admission (worker/admit.c) --------------------------------------------------------------
+ *
+ *	usage_question -> usage_budget ... -> usage_touch | usage_admit | usage_rate ...
+ *	usage_commit -> usage_verdict, usage_rate_of -> usage_questions_end
+ *
+ * What is asked joins the batch and is judged while it is applied, after the
+ * records of the same stream that came before it: known and active means
+ * accepted; a new or expired stream takes one of its budget, or is rejected
+ * and changes nothing.
+ */
+
+/* So many outbox rows: known streams are produced later from here on, with all their bytes. */
+#define USAGE_OUTBOX_KNOWN(most) ((most) / 2)
+
+struct usage_produce {
+	uint32_t
+		every_s; /* a stream is produced at most once in so long; 0 = nothing is produced */
+	uint64_t outbox_max; /* rows; beyond them new streams fail */
+};
+void usage_set_produce(struct usage *usage, const struct usage_produce *produce);
+
+struct usage_stream_asked {
+	const char *tenant, *policy;
+	size_t tenant_len, policy_len;
+	uint64_t hash, bytes;
+	int64_t seen_ms; /* clamped to now; too old counts as now */
+};
+
+/* Opens a budget of so many new streams (UINT64_MAX = any number).  Gives its index. */
+uint32_t usage_budget(struct usage *usage, uint64_t streams);
+
+/* Accepted elsewhere: inserted if missing, seen, its bytes added.  Never judged. */
+void usage_touch(struct usage *usage, const struct usage_stream_asked *asked, int64_t now_ms);
+
+/* To be judged.  Gives a ticket for usage_verdict. */
+uint32_t usage_admit(struct usage *usage, const struct usage_stream_asked *asked, uint32_t budget,
+	int64_t now_ms);
+
+/* Bytes of a key that is no stream; gives a ticket for usage_rate_of.  policy is ignored. */
+uint32_t usage_rate(struct usage *usage, const struct usage_stream_asked *asked, int64_t now_ms);
+
+/* After the commit: what became of it. */
+enum usage_verdict { USAGE_KNOWN, USAGE_NEW, USAGE_REJECTED, USAGE_FAILED };
+enum usage_verdict usage_verdict(const struct usage *usage, uint32_t ticket);
+uint64_t usage_rate_of(const struct usage *usage, uint32_t ticket); /* bytes per second */
+
+/*
+ * Answers have been taken: tickets and budgets start anew.  When the commit has
+ * failed this drops what was to be judged from the batch; records and touches stay.
+ */
+void usage_questions_end(struct usage *usage);
+
+/* --- the outbox (worker/emit.c) --------------------------------------------------------------
+ *
+ * A commit that finds a stream due moves its unsent bytes into a row of the
+ * outbox; the row goes when our own record comes back from the log.
+ */
+struct usage_outgoing {
+	uint64_t sequence;
+	uint64_t hash, bytes;
+	uint32_t seen_s;
+	const char *tenant, *policy; /* valid until the next call that adds to the batch */
+	size_t tenant_len, policy_len;
+};
+
+/* Committed rows above `after` in order of their sequence, at most cap.  How many; or an error < 0. */
+int usage_outbox_list(struct usage *usage, uint64_t after, struct usage_outgoing *rows, size_t cap);
+
+/* Puts streams whose unsent bytes are due into the batch.  Once a second.  true: there were some. */
+bool usage_produce_due(struct usage *usage, int64_t now_ms);
+
+/* All streams with unsent bytes are due now, whatever their time.  For an orderly stop. */
+void usage_produce_all(struct usage *usage);
+
+/*
+ * For a partition that is being revoked, where nothing can be committed any more:
+ * streams with unsent bytes as rows, numbered on from the last sequence; start
+ * with a zeroed cursor.  How many; 0 at the end.  The store must never be resumed.
+ */
+struct usage_unsent_cursor {
+	uint64_t at;
+	uint64_t sequence;
+};
+int usage_unsent_list(struct usage *usage, struct usage_unsent_cursor *cursor,
+	struct usage_outgoing *rows, size_t cap);
+
 void usage_check_readers(struct usage *usage);
 void usage_store_facts(struct usage *usage, struct store_facts *facts);
 

@@ -38,6 +38,7 @@ cat >"$T/tally.yaml" <<-YAML
 	  topic: $topic
 	query:
 	  http_listen: 127.0.0.1:0
+	  grpc_listen: 127.0.0.1:0
 	YAML
 cat <<-TEXT
 

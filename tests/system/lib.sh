@@ -304,7 +304,7 @@ write_config()
 		kafka.brokers="\"$BROKERS\"" kafka.topic="$TOPIC" kafka.group=tally
 		kafka.session_timeout=4s kafka.heartbeat_interval=300ms kafka.max_poll_interval=30s
 		kafka.properties.fetch.wait.max.ms=10 kafka.properties.reconnect.backoff.max.ms=500
-		store.map_size=1GiB query.http_listen=127.0.0.1:0
+		store.map_size=1GiB query.http_listen=127.0.0.1:0 query.grpc_listen=127.0.0.1:0
 	)
 	(umask 077; : >"$T/$1.yaml") # it may have passwords
 	for kv in "${defaults[@]}" "${@:2}"; do value[${kv%%=*}]=${kv#*=}; done
