@@ -180,6 +180,9 @@ void usage_close(struct usage **usagep)
 		return;
 	store_close(&usage->store);
 	batch_free(&usage->batch);
+	batch_free(&usage->rates);
+	asked_free(&usage->asked);
+	due_free(&usage->due);
 	names_free(&usage->names);
 	sources_free(&usage->sources);
 	rows_free(&usage->rows);
@@ -243,7 +246,8 @@ size_t usage_pending(const struct usage *usage)
 
 bool usage_dirty(const struct usage *usage)
 {
-	return memcmp(&usage->pending, &usage->meta, sizeof(usage->meta)) != 0;
+	return usage->batch.n > 0 || usage->rates.n > 0 ||
+	       memcmp(&usage->pending, &usage->meta, sizeof(usage->meta)) != 0;
 }
 
 void usage_reset(struct usage *usage)
@@ -252,6 +256,10 @@ void usage_reset(struct usage *usage)
 
 	memcpy(cluster, usage->pending.identity.cluster, sizeof(cluster));
 	batch_clear(&usage->batch);
+	batch_clear(&usage->rates);
+	asked_clear(&usage->asked);
+	due_free(
+		&usage->due); /* some of them are in the batch: they are found again in the store */
 	names_reset(&usage->names);
 	sources_reset(&usage->sources);
 	usage->pending = usage->meta;
@@ -259,22 +267,6 @@ void usage_reset(struct usage *usage)
 }
 
 /* --- commit ---------------------------------------------------------------------------------- */
-
-static void clear_outbox(struct usage *usage, struct store_txn *txn, struct usage_meta *meta)
-{
-	const struct batch *batch = &usage->batch;
-	struct store_bytes value;
-	struct usage_key key;
-
-	for (size_t i = 0; i < batch->n_cleared; i++) {
-		key_prefix(&key, KEY_OUTBOX);
-		key_add_u64(&key, batch->cleared[i]);
-		if (!store_get(txn, key_bytes(&key), &value))
-			continue;
-		store_delete(txn, key_bytes(&key));
-		meta->outbox--;
-	}
-}
 
 static void put_quarantined(struct usage *usage, struct store_txn *txn)
 {
@@ -300,7 +292,7 @@ static struct store_need commit_need(const struct usage *usage, const struct usa
 	apply_need(usage, &need);
 	need.pages += 4 * names_pending(&usage->names);
 	need.pages += sources_pages(&usage->sources);
-	need.pages += 2 * (batch->n_cleared + batch->n_quarantined);
+	need.pages += outbox_pages(usage) + 2 * batch->n_quarantined;
 	need.pages += need.pages / 4 + RESERVE_SLACK;
 	need.runs += 2 * batch->n_quarantined + batch->raw_len / STORE_BLOCK_SIZE;
 	return need;
@@ -314,7 +306,10 @@ static void settle(struct usage *usage, const struct usage_meta *meta, const str
 	usage->pending = *meta;
 	usage->sweep = *sweep;
 	usage->sweep.has_rows |= usage->batch.n > 0;
+	usage->produce_all = false;
 	batch_clear(&usage->batch);
+	batch_clear(&usage->rates);
+	due_commit(&usage->due);
 	names_commit(&usage->names);
 	sources_commit(&usage->sources, now_minute);
 }
@@ -340,6 +335,8 @@ int usage_commit(struct usage *usage, const struct usage_commit *how)
 		meta.clock_ms = how->now_ms;
 	now_minute = window_minute_of_ms(meta.clock_ms);
 	batch_sort(&usage->batch);
+	batch_sort(&usage->rates);
+	asked_begin(&usage->asked);
 	sources_mark(&usage->sources, now_minute, meta.identity.window_minutes);
 	need = commit_need(usage, how);
 	store_begin(&txn, usage->store);
@@ -348,13 +345,15 @@ int usage_commit(struct usage *usage, const struct usage_commit *how)
 	names_write(&usage->names, &txn);
 	meta.tenants = usage->names.tenants;
 	meta.sources = sources_write(&usage->sources, &txn);
-	clear_outbox(usage, &txn, &meta);
+	outbox_clear(&usage->batch, &txn, &meta);
 	put_quarantined(usage, &txn);
 	sweep_slice(&txn, how->sweep_blocks, now_minute, NULL, &meta, &sweep);
 	put_meta(&txn, &meta);
 	err = commit_txn(&txn, how);
 	if (!err)
 		settle(usage, &meta, &sweep, now_minute);
+	else
+		due_drop(&usage->due);
 	return err;
 }
 
@@ -385,6 +384,8 @@ static int sweep_once(
 	pending->streams = meta.streams;
 	pending->blocks = meta.blocks;
 	pending->swept = meta.swept;
+	pending->rates = meta.rates;
+	pending->rate_blocks = meta.rate_blocks;
 	if (pending->clock_ms < meta.clock_ms)
 		pending->clock_ms = meta.clock_ms;
 	return 0;
@@ -406,11 +407,11 @@ int usage_sweep(struct usage *usage, const struct usage_commit *how, unsigned *s
 uint64_t usage_sweep_steps(const struct usage *usage)
 {
 	const struct sweep *sweep = &usage->sweep;
-	uint64_t blocks = usage->meta.blocks;
+	uint64_t blocks = usage->meta.blocks + usage->meta.rate_blocks;
 	/* Each tenant and each policy has a name, and at most one row. */
-	uint64_t rows = sweep->has_rows || sweep->in_rows ? usage->names.n : 0;
+	uint64_t rows = sweep->has_rows || sweep->stage == SWEEP_ROWS ? usage->names.n : 0;
 
-	return blocks + rows ? blocks + rows + 2 : 0; /* 2: to see that they end */
+	return blocks + rows ? blocks + rows + 3 : 0; /* 3: to see that they end */
 }
 
 void usage_check_readers(struct usage *usage)

@@ -13,7 +13,8 @@
  *	'T' tenant:4                          name
  *	'p' tenant:4 policy:2                 policy name (policy 0 = "", never stored)
  *	'f' incarnation:16                    foreign source: highest sequence:8, last seen s:4
- *	'o' sequence:8                        outbox row
+ *	'o' sequence:8                        struct usage_outbox_row
+ *	'r' tenant:4 upper_hash:8             block: keys of UpdateRates, which are no streams
  *	'q' offset:8                          quarantined record, raw
  *	'm'                                   struct usage_meta
  *
@@ -35,7 +36,7 @@
 #include "shm/store.h"
 #include "shm/window.h"
 
-#define USAGE_FORMAT		   2
+#define USAGE_FORMAT		   3
 #define USAGE_BLOCK_SLOTS	   84
 #define USAGE_POLICIES_MAX	   1024 /* per tenant, the default one included; more fall into it */
 #define USAGE_NAME_SIZE		   256
@@ -49,14 +50,24 @@
 #define USAGE_SOURCES_MAX 65536
 
 struct usage_entry {
-	uint32_t last_seen_s;	  /* Unix seconds */
-	uint32_t last_produced_s; /* 0 = never by this store */
-	uint64_t unsent_bytes;	  /* admitted here, not yet produced */
-	uint16_t policy;	  /* of the latest record */
-	uint16_t flags;
+	uint32_t last_seen_s;	       /* Unix seconds */
+	uint32_t last_produced_s;      /* 0 = never by this store */
+	uint64_t unsent_bytes;	       /* admitted here, not yet produced */
+	uint16_t policy;	       /* of the latest record */
+	uint16_t flags;		       /* ENTRY_* */
 	uint32_t bucket[RATE_MINUTES]; /* window_rate_add */
 };
 _Static_assert(sizeof(struct usage_entry) == 40, "file format");
+
+#define ENTRY_UNSENT 1 /* seen here since it was last produced; unsent_bytes may be 0 */
+
+struct usage_outbox_row {
+	uint64_t hash, bytes;
+	uint32_t tenant, seen_s;
+	uint16_t policy;
+	uint16_t reserved[3];
+};
+_Static_assert(sizeof(struct usage_outbox_row) == 32, "file format");
 
 struct usage_block {
 	uint64_t lowest; /* hash[0] */
@@ -105,7 +116,9 @@ struct usage_meta {
 	uint64_t blocks;
 	uint64_t swept;
 	uint64_t policy_overflow;
-	uint64_t outbox; /* rows */
+	uint64_t outbox;	     /* rows */
+	uint64_t unsent;	     /* streams with ENTRY_UNSENT */
+	uint64_t rates, rate_blocks; /* keys of UpdateRates, and their blocks */
 	uint32_t tenants;
 	uint32_t sources;
 };
@@ -227,6 +240,7 @@ void usage_reset(struct usage *usage);
 #define USAGE_OUTBOX_KNOWN(most) ((most) / 2)
 
 struct usage_produce {
+	uint32_t rate_minutes; /* that usage_rate_of looks back */
 	uint32_t
 		every_s; /* a stream is produced at most once in so long; 0 = nothing is produced */
 	uint64_t outbox_max; /* rows; beyond them new streams fail */

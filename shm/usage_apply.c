@@ -5,8 +5,10 @@
  *
  *	tenant:  row cache ......................................... put once each
  *	block:     copy --> change, change, split, change --> write back
- *	group:        find or insert, records one by one, then the stream's
- *	              move from (old policy, old minute) to (policy, minute)
+ *	group:        find, then items one by one: a record or a touch inserts what is
+ *	              missing, what is to be judged does so only when it may; then the
+ *	              stream's move from (old policy, old minute) to (policy, minute);
+ *	              then, when its unsent bytes are due, a row of the outbox
  *
  * A block is copied out once however many of its streams are in the batch: what a
  * batch costs is the pages it touches.
@@ -33,10 +35,16 @@ struct apply {
 	struct store_txn *txn;
 	struct usage_meta *meta;
 	uint32_t window;
+	int64_t now_ms;
+	uint32_t now_minute, now_s;
+	char kind;		    /* KEY_BLOCK or KEY_RATE */
+	uint64_t *streams, *blocks; /* in meta, of that kind */
 	uint32_t tenant;
 	/* The block in hand: the one that (tenant, hash) up to `upper` belongs to. */
 	bool have_block;
 	bool at_cursor; /* the cursor stands on it: may be written in place */
+	bool changed;
+	bool fresh; /* it is not in the store yet */
 	uint64_t upper;
 	struct usage_block block, lower;
 };
@@ -123,12 +131,11 @@ static void put_block(struct apply *ap, uint64_t upper, const struct usage_block
 {
 	struct usage_key key;
 
-	key_block(&key, ap->tenant, upper);
+	key_block(&key, ap->kind, ap->tenant, upper);
 	store_put(ap->txn, key_bytes(&key),
 		(struct store_bytes){.data = block, .len = sizeof(*block)});
 }
 
-/* Every block that was taken in hand was changed. */
 static void finish_block(struct apply *ap)
 {
 	struct usage_key key;
@@ -136,11 +143,15 @@ static void finish_block(struct apply *ap)
 	if (!ap->have_block)
 		return;
 	ap->have_block = false;
+	if (!ap->changed) {
+		*ap->blocks -= ap->fresh;
+		return;
+	}
 	if (!ap->at_cursor) {
 		put_block(ap, ap->upper, &ap->block);
 		return;
 	}
-	key_block(&key, ap->tenant, ap->upper);
+	key_block(&key, ap->kind, ap->tenant, ap->upper);
 	store_put_current(ap->txn, key_bytes(&key),
 		(struct store_bytes){.data = &ap->block, .len = sizeof(ap->block)});
 }
@@ -154,10 +165,11 @@ static void take_block(struct apply *ap, uint64_t hash)
 	uint64_t upper;
 
 	finish_block(ap);
-	key_block(&from, ap->tenant, hash);
+	key_block(&from, ap->kind, ap->tenant, hash);
 	ap->have_block = true;
+	ap->changed = ap->fresh = false;
 	if (store_seek(ap->txn, key_bytes(&from), &key, &value) &&
-		key_parse_block(key, &tenant, &upper) && tenant == ap->tenant) {
+		key_parse_block(key, ap->kind, &tenant, &upper) && tenant == ap->tenant) {
 		block = block_of(value);
 		if (block) {
 			ap->block = *block;
@@ -170,7 +182,8 @@ static void take_block(struct apply *ap, uint64_t hash)
 	block_clear(&ap->block);
 	ap->upper = UINT64_MAX;
 	ap->at_cursor = false;
-	ap->meta->blocks++;
+	ap->fresh = true;
+	(*ap->blocks)++;
 }
 
 /* Keeps that half in hand which `hash` belongs to. */
@@ -187,91 +200,250 @@ static void split_block(struct apply *ap, uint64_t hash)
 	} else {
 		put_block(ap, middle, &ap->lower);
 	}
-	ap->at_cursor = false;
-	ap->meta->blocks++;
+	ap->at_cursor = ap->fresh = false;
+	(*ap->blocks)++;
 }
 
-static struct usage_entry *find_or_insert(struct apply *ap, uint64_t hash, bool *is_new)
+/* NULL: there is none. */
+static struct usage_entry *find(struct apply *ap, uint64_t hash)
 {
 	unsigned i;
 
 	if (!ap->have_block || hash > ap->upper)
 		take_block(ap, hash);
 	i = block_search(&ap->block, ap->block.n, hash);
-	*is_new = i == ap->block.n || ap->block.hash[i] != hash;
-	if (!*is_new)
-		return &ap->block.entry[i];
-	if (ap->block.n == USAGE_BLOCK_SLOTS) {
-		split_block(ap, hash);
-		i = block_search(&ap->block, ap->block.n, hash);
-	}
-	ap->meta->streams++;
-	return block_insert(&ap->block, i, hash);
+	if (i == ap->block.n || ap->block.hash[i] != hash)
+		return NULL;
+	return &ap->block.entry[i];
 }
 
-/* --- records --------------------------------------------------------------------------------- */
+/* After find has found none. */
+static struct usage_entry *insert(struct apply *ap, uint64_t hash)
+{
+	if (ap->block.n == USAGE_BLOCK_SLOTS)
+		split_block(ap, hash);
+	(*ap->streams)++;
+	return block_insert(&ap->block, block_search(&ap->block, ap->block.n, hash), hash);
+}
 
-static void apply_record(struct apply *ap, struct usage_entry *entry, const struct item *item)
+/* --- one stream ------------------------------------------------------------------------------ */
+
+struct group {
+	struct usage_entry *entry; /* NULL: not there */
+	bool was_there, was_active, was_unsent;
+	uint16_t old_policy;
+	uint32_t old_minute;
+	bool is_due; /* it was noted for now */
+};
+
+static bool is_active(const struct apply *ap, const struct usage_entry *entry)
+{
+	return window_active(ap->now_minute, window_minute_of_s(entry->last_seen_s), ap->window);
+}
+
+/* More than `most` rows wait for Kafka already. */
+static bool outbox_full(const struct apply *ap, uint64_t most)
+{
+	return ap->usage->produce.every_s && ap->meta->outbox >= most;
+}
+
+/* Known and active: never rejected. */
+static bool judge(struct apply *ap, const struct group *g, const struct item *item)
+{
+	struct asked *asked = &ap->usage->asked;
+	enum usage_verdict verdict;
+
+	if (g->entry && is_active(ap, g->entry))
+		verdict = USAGE_KNOWN;
+	else if (outbox_full(ap, ap->usage->produce.outbox_max))
+		verdict = USAGE_FAILED;
+	else
+		verdict = asked_take(asked, item->ticket) ? USAGE_NEW : USAGE_REJECTED;
+	asked->result[item->ticket] = verdict;
+	return verdict == USAGE_KNOWN || verdict == USAGE_NEW;
+}
+
+static void add_u64(uint64_t *sum, uint64_t more)
+{
+	if (__builtin_add_overflow(*sum, more, sum))
+		*sum = UINT64_MAX;
+}
+
+/* Not from the log: the log has to hear of it. */
+static void note_unsent(struct apply *ap, struct usage_entry *entry, uint64_t bytes)
+{
+	add_u64(&ap->meta->bytes, bytes);
+	if (!ap->usage->produce.every_s)
+		return;
+	ap->meta->unsent += !(entry->flags & ENTRY_UNSENT);
+	entry->flags |= ENTRY_UNSENT;
+	add_u64(&entry->unsent_bytes, bytes);
+}
+
+static void apply_item(struct apply *ap, struct group *g, const struct item *item)
 {
 	uint32_t minute = window_minute_of_s(item->seen_s);
+	struct usage_entry *entry;
 
+	if (item->kind == ITEM_DUE) {
+		g->is_due = true;
+		return;
+	}
+	if (item->kind == ITEM_ADMIT && !judge(ap, g, item))
+		return;
+	if (!g->entry) {
+		g->entry = insert(ap, item->hash);
+		g->entry->last_seen_s = item->seen_s;
+		g->entry->policy = item->policy;
+	}
+	entry = g->entry;
 	window_rate_add(entry->bucket, window_minute_of_s(entry->last_seen_s), minute, item->bytes);
 	if (item->seen_s >= entry->last_seen_s) {
 		entry->last_seen_s = item->seen_s;
 		entry->policy = item->policy;
 	}
 	window_row_add_bytes(row_of(ap, item->policy), minute, item->bytes);
+	if (item->kind != ITEM_RECORD)
+		note_unsent(ap, entry, item->bytes);
+	ap->changed = true;
 }
 
-/* All records of one stream.  Returns how many. */
+/* The row that counts it is the one of its policy and minute. */
+static void move_in_rows(struct apply *ap, const struct group *g)
+{
+	const struct usage_entry *entry = g->entry;
+	uint32_t minute = window_minute_of_s(entry->last_seen_s);
+
+	if (!g->was_there) {
+		window_row_add_stream(row_of(ap, entry->policy), minute);
+	} else if (minute != g->old_minute || entry->policy != g->old_policy) {
+		window_row_remove_stream(row_of(ap, g->old_policy), g->old_minute);
+		window_row_add_stream(row_of(ap, entry->policy), minute);
+	}
+}
+
+/* A stream that came in now is what others have to know of; bytes of known ones can wait. */
+static void produce(struct apply *ap, struct group *g, uint64_t hash)
+{
+	const struct usage_produce *how = &ap->usage->produce;
+	struct usage_entry *entry = g->entry;
+	uint64_t most = g->was_active ? USAGE_OUTBOX_KNOWN(how->outbox_max) : how->outbox_max;
+	uint32_t due_s = entry->last_produced_s + how->every_s;
+	bool is_due = ap->usage->produce_all || ap->now_s >= due_s;
+
+	if (is_due && !outbox_full(ap, most)) {
+		outbox_put(ap->txn, ap->meta,
+			&(struct usage_outbox_row){.hash = hash,
+				.bytes = entry->unsent_bytes,
+				.tenant = ap->tenant,
+				.seen_s = entry->last_seen_s,
+				.policy = entry->policy});
+		entry->last_produced_s = ap->now_s;
+		entry->unsent_bytes = 0;
+		entry->flags &= (uint16_t)~ENTRY_UNSENT;
+		ap->meta->unsent--;
+		ap->changed = true;
+	} else if (!g->was_unsent || g->is_due) { /* else it is noted already */
+		due_note(&ap->usage->due, ap->tenant, hash,
+			is_due ? ap->now_s + how->every_s : due_s);
+	}
+}
+
+/* All items of one stream.  Returns how many. */
 static size_t apply_group(struct apply *ap, const struct item *items, size_t n)
 {
-	struct usage_entry *entry;
-	uint32_t old_minute, minute;
-	uint16_t old_policy;
-	bool is_new;
+	struct group g = {.entry = find(ap, items[0].hash)};
 	size_t i;
 
-	entry = find_or_insert(ap, items[0].hash, &is_new);
-	if (is_new) {
-		entry->last_seen_s = items[0].seen_s;
-		entry->policy = items[0].policy;
-	}
-	old_minute = window_minute_of_s(entry->last_seen_s);
-	old_policy = entry->policy;
-	if (old_policy >= USAGE_POLICIES_MAX) {
-		ap->txn->err = ERR_CORRUPT;
-		return n;
+	if (g.entry) {
+		g.was_there = true;
+		g.was_active = is_active(ap, g.entry);
+		g.was_unsent = g.entry->flags & ENTRY_UNSENT;
+		g.old_minute = window_minute_of_s(g.entry->last_seen_s);
+		g.old_policy = g.entry->policy;
+		if (g.old_policy >= USAGE_POLICIES_MAX) {
+			ap->txn->err = ERR_CORRUPT;
+			return n;
+		}
 	}
 	for (i = 0; i < n && items[i].hash == items[0].hash && items[i].tenant == ap->tenant; i++)
-		apply_record(ap, entry, &items[i]);
-	minute = window_minute_of_s(entry->last_seen_s);
-	if (is_new) {
-		window_row_add_stream(row_of(ap, entry->policy), minute);
-	} else if (minute != old_minute || entry->policy != old_policy) {
-		window_row_remove_stream(row_of(ap, old_policy), old_minute);
-		window_row_add_stream(row_of(ap, entry->policy), minute);
-	}
+		apply_item(ap, &g, &items[i]);
+	if (!g.entry)
+		return i;
+	move_in_rows(ap, &g);
+	if (g.entry->flags & ENTRY_UNSENT && ap->usage->produce.every_s)
+		produce(ap, &g, items[0].hash);
 	return i;
+}
+
+/* --- keys of UpdateRates: no streams, in no row, never produced ------------------------------- */
+
+static size_t apply_rates(struct apply *ap, const struct item *items, size_t n)
+{
+	struct usage_entry *entry = find(ap, items[0].hash);
+	size_t i;
+
+	if (!entry) {
+		entry = insert(ap, items[0].hash);
+		entry->last_seen_s = items[0].seen_s;
+	}
+	for (i = 0; i < n && items[i].hash == items[0].hash && items[i].tenant == ap->tenant; i++) {
+		const struct item *item = &items[i];
+
+		window_rate_add(entry->bucket, window_minute_of_s(entry->last_seen_s),
+			window_minute_of_s(item->seen_s), item->bytes);
+		if (item->seen_s > entry->last_seen_s)
+			entry->last_seen_s = item->seen_s;
+	}
+	for (size_t j = 0; j < i; j++)
+		ap->usage->asked.result[items[j].ticket] =
+			(uint64_t)window_rate(entry->bucket, window_minute_of_s(entry->last_seen_s),
+				ap->now_ms, ap->usage->produce.rate_minutes);
+	ap->changed = true;
+	return i;
+}
+
+/* --- all of it ------------------------------------------------------------------------------- */
+
+static void start_kind(struct apply *ap, char kind)
+{
+	bool rates = kind == KEY_RATE;
+
+	ap->kind = kind;
+	ap->streams = rates ? &ap->meta->rates : &ap->meta->streams;
+	ap->blocks = rates ? &ap->meta->rate_blocks : &ap->meta->blocks;
+	ap->tenant = 0;
+}
+
+static void apply_kind(struct apply *ap, const struct batch *batch, char kind)
+{
+	size_t i = 0;
+
+	start_kind(ap, kind);
+	while (i < batch->n && !ap->txn->err) {
+		const struct item *item = &batch->items[i];
+
+		if (item->tenant != ap->tenant) {
+			finish_block(ap);
+			put_rows(ap);
+			ap->tenant = item->tenant;
+		}
+		i += kind == KEY_RATE ? apply_rates(ap, item, batch->n - i)
+				      : apply_group(ap, item, batch->n - i);
+	}
+	finish_block(ap);
+	put_rows(ap);
 }
 
 void apply_batch(struct usage *usage, struct store_txn *txn, struct usage_meta *meta)
 {
-	const struct batch *batch = &usage->batch;
-	struct apply ap = {.usage = usage, .txn = txn, .meta = meta};
-	size_t i = 0;
+	struct apply ap = {.usage = usage, .txn = txn, .meta = meta, .now_ms = meta->clock_ms};
 
 	ap.window = meta->identity.window_minutes;
-	while (i < batch->n && !txn->err) {
-		if (batch->items[i].tenant != ap.tenant) {
-			finish_block(&ap);
-			put_rows(&ap);
-			ap.tenant = batch->items[i].tenant;
-		}
-		i += apply_group(&ap, &batch->items[i], batch->n - i);
-	}
-	finish_block(&ap);
-	put_rows(&ap);
+	ap.now_minute = window_minute_of_ms(meta->clock_ms);
+	ap.now_s = meta->clock_ms > 0 ? (uint32_t)(meta->clock_ms / 1000) : 0;
+	apply_kind(&ap, &usage->batch, KEY_BLOCK);
+	apply_kind(&ap, &usage->rates, KEY_RATE);
 }
 
 /* --- space ----------------------------------------------------------------------------------- */
@@ -296,9 +468,9 @@ static uint64_t row_pages(const struct usage *usage)
 	return size > INLINE_MAX && size <= STORE_BLOCK_SIZE ? 3 : 2;
 }
 
-void apply_need(const struct usage *usage, struct store_need *need)
+static void need_of(const struct usage *usage, const struct batch *batch, uint64_t there,
+	bool has_rows, struct store_need *need)
 {
-	const struct batch *batch = &usage->batch;
 	uint64_t streams = 0, tenants = 0, rows = 0, tenant_rows = 0, blocks, leaves;
 
 	for (size_t i = 0; i < batch->n; i++) {
@@ -316,10 +488,18 @@ void apply_need(const struct usage *usage, struct store_need *need)
 	}
 	rows += tenant_rows;
 	/* Each block is a page; where it is listed is a leaf, which may split. */
-	blocks = min_u64(streams, usage->meta.blocks + tenants) +
-		 2 * (streams / (USAGE_BLOCK_SLOTS / 2)) + tenants;
-	leaves = min_u64(blocks, usage->meta.blocks / BLOCKS_PER_LEAF + tenants + 1) +
-		 blocks / BLOCKS_PER_LEAF;
-	need->pages += blocks + leaves + rows * row_pages(usage);
+	blocks = min_u64(streams, there + tenants) + 2 * (streams / (USAGE_BLOCK_SLOTS / 2)) +
+		 tenants;
+	leaves = min_u64(blocks, there / BLOCKS_PER_LEAF + tenants + 1) + blocks / BLOCKS_PER_LEAF;
+	need->pages += blocks + leaves;
+	if (!has_rows)
+		return;
+	need->pages += rows * row_pages(usage);
 	need->runs += rows * row_run(usage);
+}
+
+void apply_need(const struct usage *usage, struct store_need *need)
+{
+	need_of(usage, &usage->batch, usage->meta.blocks, true, need);
+	need_of(usage, &usage->rates, usage->meta.rate_blocks, false, need);
 }

@@ -38,6 +38,16 @@ void *array_grow(void *array, size_t *cap, size_t n, size_t size)
 	return array;
 }
 
+struct item *batch_append(struct batch *batch)
+{
+	struct item *item;
+
+	batch->items = array_grow(batch->items, &batch->cap, batch->n + 1, sizeof(*batch->items));
+	item = &batch->items[batch->n++];
+	memset(item, 0, sizeof(*item));
+	return item;
+}
+
 /* --- add ------------------------------------------------------------------------------------- */
 
 static uint32_t seconds_of_ms(int64_t ms)
@@ -89,8 +99,7 @@ enum skip_reason usage_add(struct usage *usage, const struct record *record, int
 		usage_skip(usage, reason);
 		return reason;
 	}
-	batch->items = array_grow(batch->items, &batch->cap, batch->n + 1, sizeof(*batch->items));
-	item = &batch->items[batch->n++];
+	item = batch_append(batch);
 	item->hash = record->hash;
 	item->bytes = record->size;
 	item->tenant = names_tenant(&usage->names, record->tenant, record->tenant_len);

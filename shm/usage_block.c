@@ -55,9 +55,9 @@ void key_add_text(struct usage_key *key, const void *text, size_t len)
 	key->len += len;
 }
 
-void key_block(struct usage_key *key, uint32_t tenant, uint64_t upper)
+void key_block(struct usage_key *key, char kind, uint32_t tenant, uint64_t upper)
 {
-	key_prefix(key, KEY_BLOCK);
+	key_prefix(key, kind);
 	key_add_u32(key, tenant);
 	key_add_u64(key, upper);
 }
@@ -98,9 +98,9 @@ static bool key_is(struct store_bytes key, char kind, size_t len)
 	return key.len == len && ((const char *)key.data)[0] == kind;
 }
 
-bool key_parse_block(struct store_bytes key, uint32_t *tenant, uint64_t *upper)
+bool key_parse_block(struct store_bytes key, char kind, uint32_t *tenant, uint64_t *upper)
 {
-	if (!key_is(key, KEY_BLOCK, 13))
+	if (!key_is(key, kind, 13))
 		return false;
 	*tenant = get_u32((const uint8_t *)key.data + 1);
 	*upper = get_u64((const uint8_t *)key.data + 5);

@@ -27,6 +27,13 @@ static uint64_t name_hash(const struct names *names, uint32_t scope, const char 
 	return XXH3_64bits_withSeed(text, len, names->seed + scope * UINT64_C(0x9e3779b97f4a7c15));
 }
 
+static uint64_t id_hash(const struct names *names, uint32_t scope, uint32_t id)
+{
+	uint64_t key = (uint64_t)scope << 32 | id;
+
+	return XXH3_64bits_withSeed(&key, sizeof(key), names->seed);
+}
+
 static void table_insert(struct names *names, uint32_t index)
 {
 	const struct name *name = &names->names[index];
@@ -36,6 +43,10 @@ static void table_insert(struct names *names, uint32_t index)
 	while (names->table[at])
 		at = (at + 1) & mask;
 	names->table[at] = index + 1;
+	at = id_hash(names, name->scope, name->id) & mask;
+	while (names->by_id[at])
+		at = (at + 1) & mask;
+	names->by_id[at] = index + 1;
 }
 
 /* At most half full. */
@@ -46,8 +57,10 @@ static void table_rebuild(struct names *names)
 	while (size < 2 * (names->n + 1))
 		size *= 2;
 	free(names->table);
+	free(names->by_id);
 	names->table = calloc(size, sizeof(*names->table));
-	must(names->table != NULL);
+	names->by_id = calloc(size, sizeof(*names->by_id));
+	must(names->table != NULL && names->by_id != NULL);
 	names->table_size = size;
 	for (size_t i = 0; i < names->n; i++)
 		table_insert(names, (uint32_t)i);
@@ -64,6 +77,20 @@ static const struct name *names_find(
 
 		if (name->scope == scope && name->len == len &&
 			memcmp(names->texts + name->text, text, len) == 0)
+			return name;
+	}
+	return NULL;
+}
+
+const struct name *names_by_id(const struct names *names, uint32_t scope, uint32_t id)
+{
+	size_t mask = names->table_size - 1;
+	size_t at = id_hash(names, scope, id) & mask;
+
+	for (; names->by_id[at]; at = (at + 1) & mask) {
+		const struct name *name = &names->names[names->by_id[at] - 1];
+
+		if (name->scope == scope && name->id == id)
 			return name;
 	}
 	return NULL;
@@ -193,6 +220,7 @@ void names_free(struct names *names)
 	free(names->names);
 	free(names->texts);
 	free(names->table);
+	free(names->by_id);
 	free(names->policies);
 	memset(names, 0, sizeof(*names));
 }

@@ -5,7 +5,10 @@
  *	usage_batch.c   add: checks, the append array, its sort
  *	usage_names.c   tenant and policy names <-> ids
  *	usage_sources.c highest sequence per foreign store
+ *	usage_ask.c     what is to be judged: tickets and budgets
  *	usage_apply.c   the sorted batch into blocks and rows
+ *	usage_due.c     which streams have to be produced when
+ *	usage_outbox.c  rows for Kafka
  *	usage_sweep.c   expired streams out of blocks
  *	usage_block.c   keys, and the search in a block
  *	usage_read.c    readers
@@ -19,6 +22,8 @@
 
 #include "shm/usage.h"
 
+struct usage;
+
 /* --- usage_block.c: keys (a prefix byte, then big-endian integers) and blocks ---------------- */
 
 #define KEY_BLOCK	'b'
@@ -30,6 +35,7 @@
 #define KEY_OUTBOX	'o'
 #define KEY_QUARANTINE	'q'
 #define KEY_META	'm'
+#define KEY_RATE	'r'
 
 #define BLOCK_VERSION 1
 
@@ -47,11 +53,11 @@ void key_add_u16(struct usage_key *key, uint16_t value);
 void key_add_u32(struct usage_key *key, uint32_t value);
 void key_add_u64(struct usage_key *key, uint64_t value);
 void key_add_text(struct usage_key *key, const void *text, size_t len);
-void key_block(struct usage_key *key, uint32_t tenant, uint64_t upper);
+void key_block(struct usage_key *key, char kind, uint32_t tenant, uint64_t upper);
 void key_row(struct usage_key *key, uint32_t tenant, uint16_t policy);
 
 /* false when it is a key of another kind or length. */
-bool key_parse_block(struct store_bytes key, uint32_t *tenant, uint64_t *upper);
+bool key_parse_block(struct store_bytes key, char kind, uint32_t *tenant, uint64_t *upper);
 bool key_parse_row(struct store_bytes key, uint32_t *tenant, uint16_t *policy);
 bool key_parse_policy(struct store_bytes key, uint32_t *tenant, uint16_t *policy);
 bool key_parse_tenant(struct store_bytes key, uint32_t *tenant);
@@ -91,7 +97,8 @@ struct names {
 	size_t n, cap, n_committed;
 	char *texts;
 	size_t texts_len, texts_cap;
-	uint32_t *table; /* hash table of indices + 1 */
+	uint32_t *table; /* hash table of indices + 1, by text */
+	uint32_t *by_id; /* the same by id */
 	size_t table_size;
 	uint16_t *policies; /* by tenant: ids given out, 0 included */
 	uint32_t tenants;
@@ -108,6 +115,9 @@ uint32_t names_tenant(struct names *names, const char *text, size_t len);
 /* The same; 0 with *overflow set when the tenant has too many. */
 uint16_t names_policy(
 	struct names *names, uint32_t tenant, const char *text, size_t len, bool *overflow);
+
+/* NULL: that id was never given out. */
+const struct name *names_by_id(const struct names *names, uint32_t scope, uint32_t id);
 
 void names_write(const struct names *names, struct store_txn *txn);
 size_t names_pending(const struct names *names);
@@ -162,13 +172,22 @@ void sources_reset(struct sources *sources);
 
 /* --- usage_batch.c --------------------------------------------------------------------------- */
 
+enum item_kind {
+	ITEM_RECORD, /* of the log */
+	ITEM_TOUCH,  /* accepted elsewhere */
+	ITEM_ADMIT,  /* to be judged; has a ticket */
+	ITEM_RATE,   /* of the other key space; has a ticket */
+	ITEM_DUE     /* nothing new: its unsent bytes may be due */
+};
+
 struct item {
 	uint64_t hash;
 	uint64_t bytes;
 	uint32_t tenant;
 	uint32_t seen_s;
 	uint16_t policy;
-	uint16_t reserved[3];
+	uint16_t kind;
+	uint32_t ticket;
 };
 _Static_assert(sizeof(struct item) == 32, "two to a cache line");
 
@@ -191,6 +210,9 @@ struct batch {
 /* Makes room for n elements of `size` and gives the array; stops the process when there is none. */
 void *array_grow(void *array, size_t *cap, size_t n, size_t size);
 
+/* Room for one more at the end, zeroed. */
+struct item *batch_append(struct batch *batch);
+
 /* Sorts by (tenant, hash), records of one stream in the order they came. */
 void batch_sort(struct batch *batch);
 void batch_clear(struct batch *batch);
@@ -207,9 +229,62 @@ struct rows {
 	size_t n, cap, size;
 };
 
+/* --- usage_ask.c ----------------------------------------------------------------------------- */
+
+struct asked {
+	uint64_t *result; /* by ticket: enum usage_verdict, or bytes per second */
+	uint32_t *budget; /* by ticket */
+	size_t n, result_cap, budget_cap;
+	uint64_t *granted, *left; /* by budget; left: in the commit under way */
+	size_t n_budgets, granted_cap, left_cap;
+};
+
+void asked_begin(struct asked *asked);		       /* a commit: budgets are whole */
+bool asked_take(struct asked *asked, uint32_t ticket); /* one of its budget; false: none left */
+void asked_clear(struct asked *asked);
+void asked_free(struct asked *asked);
+
+/* --- usage_due.c ----------------------------------------------------------------------------- */
+
+#define DUE_SLOTS 4096 /* seconds; above the longest produce interval */
+
+struct due_stream {
+	uint64_t hash;
+	uint32_t tenant;
+	uint32_t at_s;
+};
+
+struct due_slot {
+	struct due_stream *streams;
+	size_t n, cap;
+};
+
+struct due {
+	struct due_slot slot[DUE_SLOTS]; /* by second % DUE_SLOTS */
+	struct due_slot noted;		 /* by the commit under way */
+	uint32_t looked_s;		 /* slots up to this second have been looked at */
+	bool loaded;
+};
+
+/* A commit under way finds that a stream will be due. */
+void due_note(struct due *due, uint32_t tenant, uint64_t hash, uint32_t at_s);
+void due_commit(struct due *due);
+void due_drop(struct due *due); /* the commit has failed */
+void due_free(struct due *due);
+
+/* --- usage_outbox.c -------------------------------------------------------------------------- */
+
+void outbox_put(struct store_txn *txn, struct usage_meta *meta, const struct usage_outbox_row *row);
+void outbox_clear(const struct batch *batch, struct store_txn *txn, struct usage_meta *meta);
+uint64_t outbox_pages(const struct usage *usage); /* that putting and clearing can dirty */
+
+/* --- usage_sweep.c, and all of it ------------------------------------------------------------ */
+
+enum sweep_stage { SWEEP_BLOCKS, SWEEP_RATES, SWEEP_ROWS };
+
 /* The block, or the row, at which the sweep goes on. */
 struct sweep {
-	bool in_rows;
+	enum sweep_stage stage;
 	uint32_t tenant;
 	uint64_t hash;	 /* of blocks */
 	uint32_t policy; /* of rows */
@@ -221,13 +296,18 @@ struct usage {
 	struct usage_meta meta;	   /* as committed */
 	struct usage_meta pending; /* with the batch; what a commit finds out itself is not in it */
 	struct batch batch;
+	struct batch rates; /* items alone */
+	struct asked asked;
+	struct due due;
+	struct usage_produce produce;
+	bool produce_all; /* in the next commit, whatever is due */
 	struct names names;
 	struct sources sources;
 	struct rows rows;
 	struct sweep sweep;
 };
 
-/* Applies the sorted batch; streams and blocks of *meta follow. */
+/* Applies the sorted batch, and the sorted rates; the counters of *meta follow. */
 void apply_batch(struct usage *usage, struct store_txn *txn, struct usage_meta *meta);
 
 /* Adds what the sorted batch can need. */

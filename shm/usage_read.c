@@ -142,9 +142,9 @@ static const struct usage_block *seek_block(
 	struct usage_key from;
 	uint32_t found_tenant;
 
-	key_block(&from, tenant, hash);
+	key_block(&from, KEY_BLOCK, tenant, hash);
 	if (!store_seek(txn, key_bytes(&from), &key, &value) ||
-		!key_parse_block(key, &found_tenant, upper) || found_tenant != tenant)
+		!key_parse_block(key, KEY_BLOCK, &found_tenant, upper) || found_tenant != tenant)
 		return NULL;
 	block = block_of(value);
 	if (!block)

@@ -1,7 +1,7 @@
 /*
  * usage_sweep.c - expired streams out of blocks, then expired rows, a slice per commit.
  *
- *	block  block  block  block  ...  row  row  row  (from the start again)
+ *	block  block  block  ...  block of rates  ...  row  row  (from the start again)
  *	  '------'                      what is left of neighbours that fit together becomes one
  *	^ sweep.tenant, sweep.hash
  *
@@ -28,6 +28,8 @@ struct sweeper {
 	const struct batch *batch; /* not in the store yet; or NULL */
 	struct usage_meta *meta;
 	uint32_t now_minute, keep_minutes;
+	char kind;		    /* KEY_BLOCK or KEY_RATE */
+	uint64_t *streams, *blocks; /* in meta, of that kind */
 	/* The last block looked at, not written yet: the next one may take it in. */
 	bool have, changed;
 	uint32_t tenant;
@@ -41,10 +43,10 @@ static void finish_block(struct sweeper *sw)
 
 	if (!sw->have || !sw->changed)
 		return;
-	key_block(&key, sw->tenant, sw->upper);
+	key_block(&key, sw->kind, sw->tenant, sw->upper);
 	if (sw->block.n == 0) {
 		store_delete(sw->txn, key_bytes(&key));
-		sw->meta->blocks--;
+		(*sw->blocks)--;
 	} else {
 		store_put(sw->txn, key_bytes(&key),
 			(struct store_bytes){.data = &sw->block, .len = sizeof(sw->block)});
@@ -77,7 +79,8 @@ static bool is_waiting(const struct batch *batch, uint32_t tenant, uint64_t hash
 static bool is_spent(
 	const struct sweeper *sw, uint32_t tenant, uint64_t hash, const struct usage_entry *entry)
 {
-	return entry->unsent_bytes == 0 && is_old(sw, window_minute_of_s(entry->last_seen_s)) &&
+	return entry->unsent_bytes == 0 && !(entry->flags & ENTRY_UNSENT) &&
+	       is_old(sw, window_minute_of_s(entry->last_seen_s)) &&
 	       !is_waiting(sw->batch, tenant, hash);
 }
 
@@ -107,13 +110,13 @@ static void sweep_block(
 	bool changed = spent > 0;
 	struct usage_key key;
 
-	sw->meta->streams -= spent;
-	sw->meta->swept += spent;
+	*sw->streams -= spent;
+	sw->meta->swept += sw->kind == KEY_BLOCK ? spent : 0;
 	if (sw->have && sw->tenant == tenant && sw->block.n + living.n <= MERGED_MAX) {
 		block_merge(&living, &sw->block);
-		key_block(&key, sw->tenant, sw->upper);
+		key_block(&key, sw->kind, sw->tenant, sw->upper);
 		store_delete(sw->txn, key_bytes(&key));
-		sw->meta->blocks--;
+		(*sw->blocks)--;
 		changed = true;
 	} else {
 		finish_block(sw);
@@ -136,9 +139,9 @@ static bool step_block(struct sweeper *sw, struct sweep *at)
 	uint32_t tenant;
 	uint64_t upper;
 
-	key_block(&from, at->tenant, at->hash);
+	key_block(&from, sw->kind, at->tenant, at->hash);
 	if (!store_seek(sw->txn, key_bytes(&from), &key, &value) ||
-		!key_parse_block(key, &tenant, &upper))
+		!key_parse_block(key, sw->kind, &tenant, &upper))
 		return false;
 	block = block_of(value);
 	if (!block) {
@@ -186,6 +189,19 @@ static bool step_row(struct sweeper *sw, struct sweep *at)
 	return at->policy != 0 || at->tenant != 0;
 }
 
+static void set_stage(struct sweeper *sw, enum sweep_stage stage)
+{
+	bool rates = stage == SWEEP_RATES;
+
+	finish_block(sw);
+	sw->have = false;
+	sw->kind = rates ? KEY_RATE : KEY_BLOCK;
+	sw->streams = rates ? &sw->meta->rates : &sw->meta->streams;
+	sw->blocks = rates ? &sw->meta->rate_blocks : &sw->meta->blocks;
+	/* Keys of UpdateRates are in no row: they go with their last bucket. */
+	sw->keep_minutes = (rates ? 0 : sw->meta->identity.window_minutes) + RATE_MINUTES - 1;
+}
+
 unsigned sweep_slice(struct store_txn *txn, unsigned steps, uint32_t now_minute,
 	const struct batch *batch, struct usage_meta *meta, struct sweep *at)
 {
@@ -193,16 +209,17 @@ unsigned sweep_slice(struct store_txn *txn, unsigned steps, uint32_t now_minute,
 	bool has_rows;
 	unsigned n = 0;
 
-	sw.keep_minutes = meta->identity.window_minutes + RATE_MINUTES - 1;
+	set_stage(&sw, at->stage);
 	while (n < steps && !txn->err) {
 		n++;
-		if (!at->in_rows && !step_block(&sw, at)) {
-			*at = (struct sweep){.in_rows = true};
-		} else if (at->in_rows && !step_row(&sw, at)) {
-			has_rows = at->has_rows;
-			*at = (struct sweep){.has_rows = has_rows};
+		if (at->stage == SWEEP_ROWS ? step_row(&sw, at) : step_block(&sw, at))
+			continue;
+		has_rows = at->stage == SWEEP_ROWS && at->has_rows;
+		*at = (struct sweep){
+			.stage = (at->stage + 1) % (SWEEP_ROWS + 1), .has_rows = has_rows};
+		set_stage(&sw, at->stage);
+		if (at->stage == SWEEP_BLOCKS)
 			break; /* from the start next time */
-		}
 	}
 	finish_block(&sw);
 	return n;

@@ -26,7 +26,7 @@ struct verify {
 	struct usage_meta meta;
 	uint32_t first_minute; /* of the window at the store's clock */
 	uint32_t tenant;       /* in hand */
-	uint64_t streams, blocks;
+	uint64_t streams, blocks, unsent;
 	/* Entries by [policy][minute - first_minute], the tenant's; arrays when needed. */
 	uint32_t *counts[USAGE_POLICIES_MAX];
 	char *row_buf;
@@ -60,6 +60,7 @@ static int verify_entry(struct verify *v, uint64_t hash, const struct usage_entr
 		return wrong(v, "stream %016" PRIx64 ": policy %u", hash, entry->policy);
 	if (minute > window_minute_of_ms(v->meta.clock_ms))
 		return wrong(v, "stream %016" PRIx64 " was seen after the store's clock", hash);
+	v->unsent += entry->flags & ENTRY_UNSENT;
 	if (minute < v->first_minute)
 		return 0;
 	counts = &v->counts[entry->policy];
@@ -105,9 +106,10 @@ static int verify_blocks(struct verify *v)
 	bool more, first = true;
 	int err = 0;
 
-	key_block(&from, v->tenant, 0);
+	key_block(&from, KEY_BLOCK, v->tenant, 0);
 	for (more = store_seek(v->txn, key_bytes(&from), &key, &value);
-		!err && more && key_parse_block(key, &tenant, &upper) && tenant == v->tenant;
+		!err && more && key_parse_block(key, KEY_BLOCK, &tenant, &upper) &&
+		tenant == v->tenant;
 		more = store_next(v->txn, &key, &value)) {
 		block = block_of(value);
 		if (!block)
@@ -218,6 +220,11 @@ static int verify_all(struct verify *v)
 		err = verify_count(v, "sources", count_keys(v, KEY_SOURCE), v->meta.sources);
 	if (!err)
 		err = verify_count(v, "outbox rows", count_keys(v, KEY_OUTBOX), v->meta.outbox);
+	if (!err)
+		err = verify_count(v, "unsent streams", v->unsent, v->meta.unsent);
+	if (!err)
+		err = verify_count(
+			v, "blocks of rates", count_keys(v, KEY_RATE), v->meta.rate_blocks);
 	return err ? err : v->txn->err;
 }
 

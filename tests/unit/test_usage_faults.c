@@ -372,7 +372,7 @@ static void usage_readers_say_corrupt_when_a_value_has_not_its_shape(void **stat
 
 	(void)state;
 	memset(junk, 0xff, sizeof(junk));
-	key_block(&key, 0, UINT64_MAX);
+	key_block(&key, KEY_BLOCK, 0, UINT64_MAX);
 	usage = open_spoilt(&key, junk, 100); /* too short */
 	assert_int_equal(read_everything(usage), ERR_CORRUPT);
 	assert_not_verified(usage);

@@ -1,0 +1,198 @@
+/*
+ * usage_outbox.c - rows for Kafka: made in the commit that decides to produce, gone
+ * when our own record has come back from the log.
+ *
+ *	'o' sequence:8 --> { hash, bytes, tenant, seen, policy }
+ *
+ * Sequences rise without holes within one incarnation: others count a record of
+ * ours only when its sequence is above the highest one they have seen.
+ *
+ * Runs in: worker.  Blocks in: nowhere.
+ */
+#include "shm/usage_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shm/err.h"
+
+#define ROWS_PER_LEAF 40 /* at least, where they are appended */
+
+static void row_key(struct usage_key *key, uint64_t sequence)
+{
+	key_prefix(key, KEY_OUTBOX);
+	key_add_u64(key, sequence);
+}
+
+void outbox_put(struct store_txn *txn, struct usage_meta *meta, const struct usage_outbox_row *row)
+{
+	struct usage_key key;
+
+	row_key(&key, ++meta->sequence);
+	store_put(txn, key_bytes(&key), (struct store_bytes){.data = row, .len = sizeof(*row)});
+	meta->outbox++;
+}
+
+void outbox_clear(const struct batch *batch, struct store_txn *txn, struct usage_meta *meta)
+{
+	struct store_bytes value;
+	struct usage_key key;
+
+	for (size_t i = 0; i < batch->n_cleared; i++) {
+		row_key(&key, batch->cleared[i]);
+		if (!store_get(txn, key_bytes(&key), &value))
+			continue;
+		store_delete(txn, key_bytes(&key));
+		meta->outbox--;
+	}
+}
+
+uint64_t outbox_pages(const struct usage *usage)
+{
+	uint64_t rows = usage->meta.outbox;
+	uint64_t cleared = usage->batch.n_cleared < rows ? usage->batch.n_cleared : rows;
+	uint64_t leaves = rows / (ROWS_PER_LEAF / 4) + 2;
+	uint64_t asked = 0;
+
+	for (size_t i = 0; i < usage->batch.n; i++)
+		asked += usage->batch.items[i].kind != ITEM_RECORD;
+	if (!usage->produce.every_s)
+		asked = 0;
+	return 2 * (cleared < leaves ? cleared : leaves) + 2 * (asked / ROWS_PER_LEAF) + 4;
+}
+
+/* --- for emit -------------------------------------------------------------------------------- */
+
+/* Names as in memory; ids in the store are below their number. */
+static bool fill_names(
+	const struct names *names, uint32_t tenant, uint16_t policy, struct usage_outgoing *out)
+{
+	const struct name *name = names_by_id(names, 0, tenant);
+
+	if (!name)
+		return false;
+	out->tenant = names->texts + name->text;
+	out->tenant_len = name->len;
+	out->policy = "";
+	out->policy_len = 0;
+	if (policy == 0)
+		return true;
+	name = names_by_id(names, tenant + 1, policy);
+	if (!name)
+		return false;
+	out->policy = names->texts + name->text;
+	out->policy_len = name->len;
+	return true;
+}
+
+static bool fill_row(const struct usage *usage, uint64_t sequence, struct store_bytes value,
+	struct usage_outgoing *out)
+{
+	struct usage_outbox_row row;
+
+	if (value.len != sizeof(row))
+		return false;
+	memcpy(&row, value.data, sizeof(row));
+	*out = (struct usage_outgoing){
+		.sequence = sequence, .hash = row.hash, .bytes = row.bytes, .seen_s = row.seen_s};
+	return fill_names(&usage->names, row.tenant, row.policy, out);
+}
+
+int usage_outbox_list(struct usage *usage, uint64_t after, struct usage_outgoing *rows, size_t cap)
+{
+	struct store_bytes key, value;
+	struct store_txn txn;
+	struct usage_key from;
+	uint64_t sequence;
+	size_t n = 0;
+	bool more;
+	int err;
+
+	if (after == UINT64_MAX)
+		return 0;
+	store_begin_read(&txn, usage->store);
+	row_key(&from, after + 1);
+	for (more = store_seek(&txn, key_bytes(&from), &key, &value);
+		more && n < cap && key_parse_u64(key, KEY_OUTBOX, &sequence);
+		more = store_next(&txn, &key, &value)) {
+		if (!fill_row(usage, sequence, value, &rows[n])) {
+			txn.err = ERR_CORRUPT;
+			break;
+		}
+		n++;
+	}
+	err = txn.err;
+	store_abort(&txn);
+	return err ? err : (int)n;
+}
+
+/* --- what no commit can put there any more --------------------------------------------------- */
+
+static bool fill_unsent(struct usage *usage, struct store_txn *txn, const struct due_stream *due,
+	struct usage_outgoing *out)
+{
+	struct usage_stream stream;
+
+	if (!usage_find_stream(txn, due->tenant, due->hash, &stream) ||
+		!(stream.entry.flags & ENTRY_UNSENT))
+		return false;
+	*out = (struct usage_outgoing){.hash = due->hash,
+		.bytes = stream.entry.unsent_bytes,
+		.seen_s = stream.entry.last_seen_s};
+	return fill_names(&usage->names, due->tenant, stream.entry.policy, out);
+}
+
+static int compare_due(const void *a, const void *b)
+{
+	const struct due_stream *x = a, *y = b;
+
+	if (x->tenant != y->tenant)
+		return x->tenant < y->tenant ? -1 : 1;
+	return (x->hash > y->hash) - (x->hash < y->hash);
+}
+
+/* All in one slot, each once. */
+static void gather(struct due *due)
+{
+	struct due_slot *all = &due->slot[0];
+	size_t n = 0;
+
+	for (unsigned i = 1; i < DUE_SLOTS; i++) {
+		for (size_t j = 0; j < due->slot[i].n; j++) {
+			all->streams = array_grow(
+				all->streams, &all->cap, all->n + 1, sizeof(*all->streams));
+			all->streams[all->n++] = due->slot[i].streams[j];
+		}
+		due->slot[i].n = 0;
+	}
+	if (all->n)
+		qsort(all->streams, all->n, sizeof(*all->streams), compare_due);
+	for (size_t i = 0; i < all->n; i++)
+		if (n == 0 || compare_due(&all->streams[n - 1], &all->streams[i]) != 0)
+			all->streams[n++] = all->streams[i];
+	all->n = n;
+}
+
+int usage_unsent_list(struct usage *usage, struct usage_unsent_cursor *cursor,
+	struct usage_outgoing *rows, size_t cap)
+{
+	const struct due_slot *all = &usage->due.slot[0];
+	struct store_txn txn;
+	size_t n = 0;
+	int err;
+
+	if (!usage->produce.every_s)
+		return 0;
+	if (cursor->at == 0)
+		gather(&usage->due);
+	store_begin_read(&txn, usage->store);
+	for (; cursor->at < all->n && n < cap && !txn.err; cursor->at++) {
+		if (fill_unsent(usage, &txn, &all->streams[cursor->at], &rows[n])) {
+			rows[n].sequence = usage->meta.sequence + ++cursor->sequence;
+			n++;
+		}
+	}
+	err = txn.err;
+	store_abort(&txn);
+	return err ? err : (int)n;
+}
