@@ -51,7 +51,7 @@
 
 struct usage_entry {
 	uint32_t last_seen_s;	       /* Unix seconds */
-	uint32_t last_produced_s;      /* 0 = never by this store */
+	uint32_t last_produced_s;      /* when the topic last got a record of it; 0 = never */
 	uint64_t unsent_bytes;	       /* admitted here, not yet produced */
 	uint16_t policy;	       /* of the latest record */
 	uint16_t flags;		       /* ENTRY_* */

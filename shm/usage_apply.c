@@ -305,6 +305,8 @@ static void apply_item(struct apply *ap, struct group *g, const struct item *ite
 	window_row_add_bytes(row_of(ap, item->policy), minute, item->bytes);
 	if (item->kind != ITEM_RECORD)
 		note_unsent(ap, entry, item->bytes);
+	else if (item->seen_s > entry->last_produced_s)
+		entry->last_produced_s = item->seen_s; /* after a replay not all are due at once */
 	ap->changed = true;
 }
 

@@ -293,7 +293,7 @@ static int compare_stream(struct comparison *c, const struct oracle_stream *stre
 		return differs(c, "tenant %s stream %016" PRIx64 ": policy '%s'/'%s'",
 			stream->tenant, stream->hash, policy, stream->policy);
 	if (found.entry.last_seen_s != stream->last_seen_s || found.entry.unsent_bytes ||
-		found.entry.last_produced_s)
+		found.entry.last_produced_s != stream->last_seen_s)
 		return differs(c, "tenant %s stream %016" PRIx64 ": seen %u/%u", stream->tenant,
 			stream->hash, found.entry.last_seen_s, stream->last_seen_s);
 	return buckets ? compare_buckets(c, stream, &found.entry) : 0;

@@ -312,7 +312,7 @@ static void usage_sweep_takes_no_more_steps_than_it_has_said(void **state)
 	add_new(&f, 1);
 	assert_int_equal(usage_sweep_steps(f.usage), 0);
 	commit(f.usage, f.now_ms);
-	assert_int_equal(usage_sweep_steps(f.usage), 1 + 9 + 2); /* 3 tenants, 6 policies */
+	assert_int_equal(usage_sweep_steps(f.usage), 1 + 9 + 3); /* 3 tenants, 6 policies */
 	end(&f);
 }
 

@@ -121,7 +121,7 @@ static void usage_sweep_leaves_streams_with_unsent_bytes(void **state)
 		add(usage, "t", "", i, 1);
 	commit(usage, NOW);
 	store_begin(&txn, usage_store(usage));
-	key_block(&from, 0, 0);
+	key_block(&from, KEY_BLOCK, 0, 0);
 	assert_true(store_seek(&txn, key_bytes(&from), &key, &value));
 	memcpy(&block, value.data, sizeof(block));
 	block.entry[7].unsent_bytes = 1;

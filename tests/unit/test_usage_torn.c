@@ -38,7 +38,7 @@ static struct usage *open_with_one_block(void)
 		add(usage, "t", "", i << 40, 1);
 	commit(usage, NOW);
 	txn = begin_read(usage);
-	key_block(&from, 0, 0);
+	key_block(&from, KEY_BLOCK, 0, 0);
 	assert_true(store_seek(&txn, key_bytes(&from), &key, &value));
 	block = (struct usage_block *)(uintptr_t)value.data; /* the writer's map can be written */
 	store_abort(&txn);
