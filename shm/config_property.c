@@ -19,6 +19,7 @@ struct refusal {
 #define STORE	    "is decided by Tally: a store keeps its offset together with its counts"
 #define STRATEGY    "is decided by Tally: the supervisor must see every change of the group"
 #define ORDER	    "is decided by Tally: its records are sent in order and counted once"
+#define BOUND	    "is set by Tally: it bounds the memory of workers"
 #define INSIDE	    "is decided by Tally: it is part of how its processes work together"
 
 /* clang-format off */
@@ -35,6 +36,8 @@ static const struct refusal refusals[] = {
 	{ "queued.min.messages",           USE("replay.queue") },
 	{ "log_level",                     USE("log_level") },
 	{ "queued.max.messages.kbytes",    "is set by Tally: it bounds the memory of workers; see the option replay.queue" },
+	{ "queue.buffering.max.messages",  BOUND },
+	{ "queue.buffering.max.kbytes",    BOUND },
 	{ "enable.auto.commit",            STORE },
 	{ "auto.commit.enable",            STORE },
 	{ "auto.commit.interval.ms",       STORE },
@@ -54,6 +57,13 @@ static const struct refusal refusals[] = {
 	{ "request.required.acks",         ORDER },
 	{ "partitioner",                   ORDER },
 	{ "delivery.report.only.error",    ORDER },
+	{ "message.timeout.ms",            ORDER },
+	{ "delivery.timeout.ms",           ORDER },
+	{ "message.send.max.retries",      ORDER },
+	{ "retries",                       ORDER },
+	{ "queuing.strategy",              ORDER },
+	{ "queue.buffering.backpressure.threshold", ORDER },
+	{ "transaction.timeout.ms",        ORDER },
 	{ "enable.partition.eof",          INSIDE },
 	{ "statistics.interval.ms",        INSIDE },
 	{ "log.queue",                     INSIDE },

@@ -65,7 +65,8 @@ static void append_string(struct buffer *b, const char *text)
 static void clear_pointers(struct handoff *plain)
 {
 	plain->run_dir = plain->topic = plain->zone = NULL;
-	memset(plain->properties, 0, sizeof plain->properties);
+	for (uint32_t i = 0; i < HANDOFF_PROPERTIES_MAX; i++)
+		plain->properties[i].name = plain->properties[i].value = NULL;
 }
 
 static int write_all(int fd, const char *data, size_t len)
@@ -169,12 +170,22 @@ static bool take_strings(struct handoff *h, const char *at, const char *end)
 	return ok && at == end;
 }
 
+static bool properties_are_plausible(const struct handoff *h)
+{
+	for (uint32_t i = 0; i < h->n_properties; i++)
+		if ((unsigned)h->properties[i].client > FOR_PRODUCERS)
+			return false;
+	return true;
+}
+
 /* A bool is read as a byte first: one that is neither 0 nor 1 must not be read as a bool. */
 static bool is_plausible(const struct handoff *h)
 {
-	unsigned char adopt;
+	unsigned char adopt, produce;
 	memcpy(&adopt, &h->adopt, 1);
-	return adopt <= 1 && (unsigned)h->log_level <= LOG_LEVEL_DEBUG &&
+	memcpy(&produce, &h->produce, 1);
+	return adopt <= 1 && produce <= 1 && properties_are_plausible(h) &&
+	       (unsigned)h->log_level <= LOG_LEVEL_DEBUG &&
 	       (unsigned)h->on_lookup_failure <= ON_FAILURE_READY &&
 	       h->generation <= TABLE_GENERATION_MAX && h->partitions &&
 	       h->partition < h->partitions && h->partition < TABLE_CAPACITY && h->window_minutes &&

@@ -23,8 +23,12 @@
 #define HANDOFF_PROPERTIES_MAX 128
 #define HANDOFF_QUARANTINE_MAX 64
 
+/* Which of a worker's clients a property is for: librdkafka grumbles at those of the other kind. */
+enum handoff_client { FOR_ALL_CLIENTS, FOR_CONSUMERS, FOR_PRODUCERS };
+
 struct handoff_property {
 	char *name, *value; /* librdkafka's */
+	enum handoff_client client;
 };
 
 enum handoff_on_failure { ON_FAILURE_RETRY, ON_FAILURE_READY };
@@ -49,10 +53,13 @@ struct handoff {
 	uint32_t readers_max;
 	uint64_t map_bytes;
 	enum handoff_on_failure on_lookup_failure;
-	char *run_dir; /* absolute */
+	bool produce; /* what is admitted here is written to the topic */
+	uint32_t produce_every_s;
+	uint64_t outbox_max; /* rows */
+	char *run_dir;	     /* absolute */
 	char *topic;
 	char *zone;
-	/* librdkafka properties for a consumer of this topic, secrets included */
+	/* librdkafka properties for this topic's consumer and producer, secrets included */
 	struct handoff_property properties[HANDOFF_PROPERTIES_MAX];
 	uint32_t n_properties;
 	int64_t quarantine[HANDOFF_QUARANTINE_MAX]; /* offsets to pass over */

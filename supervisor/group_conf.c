@@ -3,6 +3,9 @@
  *
  *	tally.yaml --> group_conf (member) | group_worker_properties --> handoff
  *
+ * A property that is for producers goes to the producers of the workers only, one
+ * for consumers to the member and the workers' consumers.
+ *
  * Whatever librdkafka refuses is the operator's mistake and is found by -t.
  *
  * Runs in: supervisor.
@@ -57,18 +60,46 @@ static size_t take_names(char *table, const char *names[], size_t max)
 	return n;
 }
 
-/* The dump of a configuration would lack the aliases, and what has no value yet. */
-static void say_unknown(struct conf_builder *b, const char *name)
+/* librdkafka's table; a dump of a configuration would lack the aliases, and what has no value yet. */
+static char *show_properties(void)
 {
-	const char *names[512], *near = NULL;
 	char *table = NULL;
 	size_t size;
 	FILE *out = open_memstream(&table, &size);
-	if (out) {
-		rd_kafka_conf_properties_show(out);
-		if (!fclose(out))
-			near = config_nearest_of(name, names, take_names(table, names, 512));
+	if (!out)
+		return NULL;
+	rd_kafka_conf_properties_show(out);
+	if (!fclose(out))
+		return table;
+	free(table);
+	return NULL;
+}
+
+/* "name   |  P  | range ...": the second column. */
+enum handoff_client group_conf_client(const char *name)
+{
+	static char *table;
+	size_t len = strlen(name);
+	if (!table)
+		table = show_properties();
+	for (const char *row = table; row; row = strchr(row, '\n')) {
+		row += *row == '\n';
+		if (strncmp(row, name, len) || row[len] != ' ')
+			continue;
+		row += len + strspn(row + len, " |");
+		if (row[0] == 'P' && row[1] == ' ')
+			return FOR_PRODUCERS;
+		return row[0] == 'C' && row[1] == ' ' ? FOR_CONSUMERS : FOR_ALL_CLIENTS;
 	}
+	return FOR_ALL_CLIENTS;
+}
+
+static void say_unknown(struct conf_builder *b, const char *name)
+{
+	const char *names[512], *near = NULL;
+	char *table = show_properties();
+	if (table)
+		near = config_nearest_of(name, names, take_names(table, names, 512));
 	config_property_fail(b->config, name, b->error,
 		"librdkafka %s has no such property; %s%s%s", rd_kafka_version_str(),
 		near ? "did you mean " : "take it out", near ? near : "", near ? "?" : "");
@@ -97,6 +128,18 @@ static void set(void *arg, const char *name, const char *value)
 			b->config, name, b->error, "librdkafka refuses its value; correct it");
 	else if (result != RD_KAFKA_CONF_OK)
 		config_property_fail(b->config, name, b->error, "%s", tidy(message));
+}
+
+static void set_for_consumer(void *arg, const char *name, const char *value)
+{
+	if (group_conf_client(name) != FOR_PRODUCERS)
+		set(arg, name, value);
+}
+
+static void set_for_producer(void *arg, const char *name, const char *value)
+{
+	if (group_conf_client(name) != FOR_CONSUMERS)
+		set(arg, name, value);
 }
 
 void group_worker_properties(const struct config *config,
@@ -157,6 +200,14 @@ static int open_socket(int domain, int type, int protocol, void *opaque)
 	return fd;
 }
 
+static rd_kafka_conf_t *built(struct conf_builder *b)
+{
+	if (!b->error->line[0])
+		return b->conf;
+	rd_kafka_conf_destroy(b->conf);
+	return NULL;
+}
+
 static rd_kafka_conf_t *build(const struct config *config, struct config_error *error)
 {
 	struct conf_builder b = {config, rd_kafka_conf_new(), error};
@@ -165,13 +216,23 @@ static rd_kafka_conf_t *build(const struct config *config, struct config_error *
 	rd_kafka_conf_set_opaque(b.conf, (void *)config);
 	rd_kafka_conf_set_socket_cb(b.conf, open_socket);
 	rd_kafka_conf_enable_sasl_queue(b.conf, 1); /* see open_member in group.c */
-	group_worker_properties(config, set, &b);
+	group_worker_properties(config, set_for_consumer, &b);
 	rd_kafka_conf_set_events(b.conf, RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_ERROR |
 						 RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS);
-	if (!error->line[0])
-		return b.conf;
-	rd_kafka_conf_destroy(b.conf);
-	return NULL;
+	return built(&b);
+}
+
+/* Like that of a worker (worker/producer.c), as far as properties can contradict it. */
+static rd_kafka_conf_t *build_producer(const struct config *config, struct config_error *error)
+{
+	struct conf_builder b = {config, rd_kafka_conf_new(), error};
+	error->line[0] = 0;
+	group_worker_properties(config, set_for_producer, &b);
+	set(&b, "enable.idempotence", "true");
+	set(&b, "max.in.flight", "1");
+	set(&b, "message.timeout.ms", "0");
+	set(&b, "log.queue", "true"); /* what it has to say, the consumer has said */
+	return built(&b);
 }
 
 rd_kafka_conf_t *group_conf(const struct config *config, char why[512])
@@ -236,16 +297,16 @@ static const char *blamed(const struct config *config, const char *message)
  * Files of certificates and keys, and what does not go together, are looked at
  * only by rd_kafka_new.  Without brokers nothing is connected to.
  */
-static int try_client(const struct config *config, struct config_error *error)
+static int try_client(const struct config *config, rd_kafka_type_t type, rd_kafka_conf_t *conf,
+	struct config_error *error)
 {
 	char message[400] = "";
-	rd_kafka_conf_t *conf = build(config, error);
 	if (!conf)
 		return ERR_INVALID;
 	rd_kafka_conf_set(conf, "bootstrap.servers", "", NULL, 0);
 	/* With GSSAPI it would run kinit, and wait for it. */
 	rd_kafka_conf_set(conf, "sasl.kerberos.kinit.cmd", ":", NULL, 0);
-	rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, message, sizeof message);
+	rd_kafka_t *rk = rd_kafka_new(type, conf, message, sizeof message);
 	if (rk) {
 		rd_kafka_destroy_flags(rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
 		return 0;
@@ -261,7 +322,9 @@ int group_conf_check(const struct config *config, struct config_error *error)
 {
 	if (config_files_check(config, error) || crashes(config, error))
 		return ERR_INVALID;
-	return try_client(config, error);
+	if (try_client(config, RD_KAFKA_CONSUMER, build(config, error), error))
+		return ERR_INVALID;
+	return try_client(config, RD_KAFKA_PRODUCER, build_producer(config, error), error);
 }
 
 /* ------------------------------------------------------------------------- what is of no use */

@@ -22,6 +22,7 @@
 #include "shm/err.h"
 #include "shm/host.h"
 #include "shm/log.h"
+#include "supervisor/group_conf.h"
 #include "supervisor/part.h"
 
 #define MESSAGES_PER_WAKE 16
@@ -276,7 +277,8 @@ static void add_property(void *arg, const char *name, const char *value)
 {
 	struct handoff *h = arg;
 	must(h->n_properties < HANDOFF_PROPERTIES_MAX);
-	h->properties[h->n_properties++] = (struct handoff_property){(char *)name, (char *)value};
+	h->properties[h->n_properties++] =
+		(struct handoff_property){(char *)name, (char *)value, group_conf_client(name)};
 }
 
 static int pin_to(const struct part *part)
@@ -311,6 +313,9 @@ static void fill_handoff(const struct part *part, struct handoff *h, char client
 		.map_bytes = c->store_map_bytes,
 		.on_lookup_failure =
 			c->ready_on_lookup_failure ? ON_FAILURE_READY : ON_FAILURE_RETRY,
+		.produce = c->produce,
+		.produce_every_s = c->produce_every_ms / 1000,
+		.outbox_max = c->outbox_max,
 		.run_dir = (char *)c->run_dir,
 		.topic = (char *)c->topic,
 		.zone = (char *)c->zone,

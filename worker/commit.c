@@ -51,7 +51,7 @@ static enum worker_flag flag_of(int held)
 	return held == ERR_FULL ? FLAG_STORE_FULL : FLAG_LEASE_OVER;
 }
 
-static void release(struct commit *commit)
+void commit_release(struct commit *commit)
 {
 	if (!commit->held)
 		return;
@@ -123,7 +123,7 @@ int commit_try(struct commit *commit, unsigned sweep_blocks, int64_t *now_out)
 	if (err)
 		return err;
 	committed(commit, began_ns);
-	release(commit);
+	commit_release(commit);
 	*now_out = how.now_ms;
 	return 0;
 }

@@ -51,4 +51,7 @@ int commit_sweep(struct commit *commit, unsigned most, unsigned *steps);
 /* After ERR_FULL or ERR_LEASE: shows it, says it once, sets retry_ns. */
 void commit_hold(struct commit *commit, int err);
 
+/* Nothing waits any more. */
+void commit_release(struct commit *commit);
+
 #endif

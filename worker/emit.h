@@ -62,4 +62,7 @@ bool emit_is_done(const struct emit *emit);
  */
 void emit_drain(struct emit *emit);
 
+/* Closes it, whatever is under way.  For tests: a worker just ends. */
+void emit_free(struct emit **emit);
+
 #endif

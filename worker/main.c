@@ -180,6 +180,7 @@ int main(void)
 	open_stats(&handoff, dir_fd, &facts);
 	facts_phase(&facts, PHASE_OPENING);
 	parts.usage = open_usage(&handoff, path, &facts);
+	parts.path = path;
 	now_start(&now, &table, usage_meta(parts.usage)->clock_ms);
 	log_info("worker.started",
 		"topic=%s generation=%llu adopted=%s next=%lld streams=%llu pid=%d", handoff.topic,

@@ -149,6 +149,7 @@ bool replay_flush(struct replay *replay)
 	if (full)
 		make_room(replay);
 	if (!usage_dirty(replay->o.usage)) {
+		commit_release(&replay->commit);
 		replay->due_ns = 0;
 		replay->flush_now = false;
 		return true;
@@ -160,6 +161,46 @@ bool replay_flush(struct replay *replay)
 	commit_hold(&replay->commit, err);
 	replay->due_ns = replay->commit.retry_ns;
 	return false;
+}
+
+/* --- what was asked ------------------------------------------------------------------------ */
+
+int replay_ask(struct replay *replay)
+{
+	unsigned sweep = replay->sweep_left > LIVE_SWEEP_BLOCKS ? LIVE_SWEEP_BLOCKS : 0;
+	int err;
+
+	if (replay->commit.held)
+		return replay->commit.held;
+	settle(replay);
+	err = commit_batch(replay, sweep);
+	if (!err)
+		replay->sweep_left -= sweep;
+	return err;
+}
+
+void replay_asked(struct replay *replay, int err)
+{
+	if (!err || replay->commit.held)
+		return;
+	if (usage_dirty(replay->o.usage)) {
+		commit_hold(&replay->commit, err);
+		replay->due_ns = replay->commit.retry_ns;
+	} else if (err == ERR_FULL) {
+		make_room(replay);
+	}
+}
+
+int replay_holds(const struct replay *replay)
+{
+	return replay->commit.held;
+}
+
+bool replay_may_send(void *arg)
+{
+	const struct replay *replay = arg;
+
+	return commit_allowed(&replay->commit);
 }
 
 /* So many records make a batch. */
@@ -188,6 +229,11 @@ static void set_due(struct replay *replay)
 		replay->due_ns = replay->commit.committed_ns + replay->o.handoff->flush_ms * MS;
 	else
 		replay->due_ns = host_boot_ns() + REPLAY_FLUSH_MS * MS;
+}
+
+void replay_touched(struct replay *replay)
+{
+	set_due(replay);
 }
 
 /* --- reading ------------------------------------------------------------------------------- */
@@ -412,13 +458,10 @@ bool replay_is_live(const struct replay *replay)
 
 void replay_idle_second(struct replay *replay)
 {
-	unsigned share;
+	unsigned share = sweep_share(replay, LIVE_SWEEP_BLOCKS);
 
-	if (!replay->live || replay->due_ns ||
+	if (!replay->live || replay->due_ns || share == 0 ||
 		host_boot_ns() - replay->commit.committed_ns < 900 * MS)
-		return;
-	share = sweep_share(replay, LIVE_SWEEP_BLOCKS);
-	if (share == 0)
 		return;
 	replay->sweep_left -= share;
 	if (commit_batch(replay, share) == ERR_FULL)

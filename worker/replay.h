@@ -59,6 +59,23 @@ enum replay_result replay_timer(struct replay *replay);
 /* Commits what is there, if it can.  True: nothing is left uncommitted. */
 bool replay_flush(struct replay *replay);
 
+/*
+ * Commits what was asked together with the records that are there: 0, ERR_FULL or
+ * ERR_LEASE.  In between, what was asked has to be taken out of the batch
+ * (admit_answer); then replay_asked, with the same result.
+ */
+int replay_ask(struct replay *replay);
+void replay_asked(struct replay *replay, int err);
+
+/* Something is in the batch that is no record: it is committed with what comes, or soon. */
+void replay_touched(struct replay *replay);
+
+/* ERR_FULL or ERR_LEASE while the batch cannot be committed, else 0. */
+int replay_holds(const struct replay *replay);
+
+/* The lease runs and the partition is ours: something may be sent. */
+bool replay_may_send(void *replay);
+
 /* The target is reached, and what reached it is committed. */
 bool replay_reached(const struct replay *replay);
 

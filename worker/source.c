@@ -114,7 +114,7 @@ static int set_all(rd_kafka_conf_t *conf, const struct handoff *handoff)
 	for (uint32_t i = 0; i < handoff->n_properties && !err; i++) {
 		const struct handoff_property *p = &handoff->properties[i];
 
-		if (!is_group_property(p->name))
+		if (!is_group_property(p->name) && p->client != FOR_PRODUCERS)
 			err = set(conf, p->name, p->value);
 	}
 	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]) && !err; i++)

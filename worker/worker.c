@@ -2,6 +2,7 @@
  * worker.c - the loop of a worker: which event leads to what.
  *
  *	records, offsets --eventfds--> worker_read.c
+ *	questions --admit.sock--> worker_ask.c --> topic
  *	supervisor --socket--> DRAIN, STOP, end of file
  *	250 ms   -- timer -->  heartbeat, clock, lease, what was missed
  *
@@ -50,24 +51,24 @@ static void drain(struct worker *worker)
 	if (worker->phase != PHASE_DRAINING) {
 		worker_stop_reading(worker);
 		worker_enter(worker, PHASE_DRAINING);
-		log_info("worker.drained", "next=%lld",
-			(long long)usage_meta(worker->p.usage)->next_offset);
+		worker_drain_asking(worker);
 	}
-	worker_tell(worker, CONTROL_DRAINED);
+	worker_check_end(worker);
 }
 
-static _Noreturn void stop(struct worker *worker)
+static void stop(struct worker *worker)
 {
 	bool draining = worker->phase == PHASE_DRAINING;
 
+	if (worker->phase == PHASE_STOPPING)
+		return;
 	worker_stop_reading(worker);
 	worker_enter(worker, PHASE_STOPPING);
 	/* If it cannot be committed now, it is read again by whoever is next. */
 	if (!draining)
 		(void)replay_flush(worker->replay);
-	log_info(
-		"worker.stopped", "next=%lld", (long long)usage_meta(worker->p.usage)->next_offset);
-	_exit(0);
+	worker_stop_asking(worker);
+	worker_check_end(worker);
 }
 
 static void on_control(struct ev_loop *loop, ev_io *io, int events)
@@ -80,7 +81,8 @@ static void on_control(struct ev_loop *loop, ev_io *io, int events)
 	while ((kind = control_receive(worker->p.handoff->generation)) != 0) {
 		if (kind == CONTROL_STOP)
 			stop(worker);
-		drain(worker);
+		else
+			drain(worker);
 	}
 }
 
@@ -107,8 +109,10 @@ static void every_second(struct worker *worker)
 {
 	usage_check_readers(worker->p.usage);
 	facts_second(worker->p.facts, worker->p.usage, host_boot_ns());
-	if (worker_is_reading(worker))
-		replay_idle_second(worker->replay);
+	if (!worker_is_reading(worker))
+		return;
+	worker_produce(worker);
+	replay_idle_second(worker->replay);
 }
 
 static void mind_the_queue(struct worker *worker)
@@ -141,8 +145,11 @@ static void on_tick(struct ev_loop *loop, ev_timer *timer, int events)
 	for (unsigned kind = 1; worker->owed >> kind; kind++)
 		if (worker->owed & 1u << kind)
 			worker_tell(worker, (enum control_kind)kind);
-	if (worker->phase == PHASE_DRAINING)
+	if (worker->phase == PHASE_DRAINING || worker->phase == PHASE_STOPPING) {
+		worker_check_end(worker);
 		return;
+	}
+	worker_emit(worker);
 	source_poll(worker->source);
 	check_clock(worker);
 	replay_check_lease(worker->replay);
@@ -219,6 +226,7 @@ void worker_run(const struct worker_parts *parts)
 		&worker->replay);
 	start_init(&worker->start, parts->handoff, worker->source, worker->locate);
 	make_watchers(worker);
+	worker_open_asking(worker);
 	facts_second(parts->facts, parts->usage, host_boot_ns());
 	stats_set(worker->stats, replay_started_at, host_wall_ms());
 	worker->awake_ns = host_boot_ns();

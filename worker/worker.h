@@ -18,6 +18,7 @@ struct worker_parts {
 	struct facts *facts;
 	struct usage *usage;
 	struct now *now;
+	const char *path; /* generation directory */
 };
 
 /* Runs until the process ends. */

@@ -1,8 +1,9 @@
 /*
- * worker_private.h - what the two halves of the loop share.
+ * worker_private.h - what the parts of the loop share.
  *
  *	worker.c       making it; what the supervisor says; what time brings
  *	worker_read.c  what the broker says: finding the place, reading, being ready
+ *	worker_ask.c   what is asked, and what is written to the topic
  */
 #ifndef TALLY_WORKER_WORKER_PRIVATE_H
 #define TALLY_WORKER_WORKER_PRIVATE_H
@@ -12,6 +13,8 @@
 #include <ev.h>
 #include <stdbool.h>
 
+#include "admit.h"
+#include "emit.h"
 #include "locate.h"
 #include "replay.h"
 #include "source.h"
@@ -37,7 +40,12 @@ struct worker {
 	uint64_t awake_ns; /* when we last looked, and were free to read */
 	bool lookups_fail;
 	bool clock_off;
-	ev_io source_io, locate_io, control_io;
+	struct admit *admit;
+	struct emit *emit;   /* NULL: nothing is produced */
+	bool drained;	     /* said */
+	uint64_t stop_at_ns; /* while stopping: then it ends, whatever was not written */
+	ev_io source_io, locate_io, control_io, emit_io;
+	ev_prepare before_sleep;
 	ev_timer tick, due;
 	ev_idle more;
 };
@@ -64,8 +72,34 @@ bool worker_is_reading(const struct worker *worker);
 /* Asks for the end of the log: has reading stalled, has the log shrunk? */
 void worker_watch(struct worker *worker);
 
+/* Sets the timer for whatever is due next. */
+void worker_set_due(struct worker *worker);
+
 /* Nothing is read any more. */
 void worker_stop_reading(struct worker *worker);
+
+/* --- worker_ask.c -------------------------------------------------------------------------- */
+
+/* Makes the socket and the producer. */
+void worker_open_asking(struct worker *worker);
+
+/* Bytes that are due, once a second. */
+void worker_produce(struct worker *worker);
+
+/* Hands what is in the outbox to the producer. */
+void worker_emit(struct worker *worker);
+
+/* All of the outbox is confirmed, or nothing is produced. */
+bool worker_has_emitted(const struct worker *worker);
+
+/* Orderly stop: all unsent bytes into the outbox, and out.  Ends the process when they are. */
+void worker_stop_asking(struct worker *worker);
+
+/* Revoked: the same, without the store. */
+void worker_drain_asking(struct worker *worker);
+
+/* Stopping or draining: has all been written, or is it time?  At every tick. */
+void worker_check_end(struct worker *worker);
 
 /* Callbacks of the watchers of the same name. */
 void worker_on_source(struct ev_loop *loop, ev_io *io, int events);

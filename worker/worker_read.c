@@ -33,7 +33,7 @@ static void set_more(struct worker *worker, bool on)
 }
 
 /* One timer for whatever is due next. */
-static void set_due(struct worker *worker)
+void worker_set_due(struct worker *worker)
 {
 	uint64_t due_ns = worker->phase == PHASE_LOCATING ? worker->start.due_ns : 0;
 	uint64_t flush_ns = replay_due_ns(worker->replay), now_ns = host_boot_ns();
@@ -92,7 +92,7 @@ void worker_locate(struct worker *worker, bool again)
 	locate_hurry(worker->locate, false);
 	worker->watch_waiting = false;
 	start_begin(&worker->start, &store, now_ms(worker->p.now));
-	set_due(worker);
+	worker_set_due(worker);
 }
 
 static void begin_reading(struct worker *worker)
@@ -143,7 +143,7 @@ static void after_start(struct worker *worker)
 	case START_CHECK:
 		break;
 	}
-	set_due(worker);
+	worker_set_due(worker);
 }
 
 /* Something arrives, though it cannot be read: that is no stall. */
@@ -174,7 +174,7 @@ static bool pump_start(struct worker *worker)
 		if (fetches == 0 && source_fetch(worker->source, SOURCE_BATCH) == 0)
 			break;
 	}
-	set_due(worker);
+	worker_set_due(worker);
 	return any;
 }
 
@@ -185,6 +185,7 @@ static void after_turn(struct worker *worker, enum replay_result result)
 	if (worker->phase == PHASE_REPLAYING && replay_reached(worker->replay))
 		go_live(worker);
 	set_more(worker, result == REPLAY_MORE);
+	worker_emit(worker);
 	if (result == REPLAY_NO_TOPIC)
 		facts_flag(worker->p.facts, FLAG_DEGRADED, true);
 	if (result == REPLAY_NO_TOPIC || result == REPLAY_LOST_PLACE)
@@ -193,7 +194,7 @@ static void after_turn(struct worker *worker, enum replay_result result)
 		known_trouble(worker);
 	if (result == REPLAY_DOUBT || result == REPLAY_BAD)
 		worker_locate(worker, true);
-	set_due(worker);
+	worker_set_due(worker);
 }
 
 bool worker_is_reading(const struct worker *worker)
@@ -259,7 +260,7 @@ void worker_on_due(struct ev_loop *loop, ev_timer *timer, int events)
 		worker_pump(worker);
 	} else if (worker->phase == PHASE_LOCATING) {
 		(void)replay_timer(worker->replay);
-		set_due(worker);
+		worker_set_due(worker);
 	}
 }
 

@@ -218,6 +218,21 @@ static void config_refuses_options_that_contradict_each_other(void **state)
 			"t.yaml:5: supervisor.restart_min: 100ms (the default) must be not longer "
 			"than supervisor.restart_max, 99ms; the pause grows from the one to the "
 			"other"},
+		{MIN_YAML "query:\n  processes: 2\n  grpc_listen: '[::1]:0'\n",
+			"t.yaml:6: query.grpc_listen: port 0 cannot be shared by query.processes: "
+			"2; write a port"},
+		{MIN_YAML "query:\n  http_listen: localhost:0\n  processes: 64\n",
+			"t.yaml:5: query.http_listen: port 0 cannot be shared by query.processes: "
+			"64; write a port"},
+		{MIN_YAML "query:\n  grpc_tls_cert: /c\n",
+			"t.yaml:5: query.grpc_tls_cert: has no use without query.grpc_tls_key; "
+			"write that too, or take this out"},
+		{MIN_YAML "query:\n  grpc_tls_key: /k\n",
+			"t.yaml:5: query.grpc_tls_key: has no use without query.grpc_tls_cert; "
+			"write that too, or take this out"},
+		{MIN_YAML "query:\n  grpc_tls_client_ca: /ca\n",
+			"t.yaml:5: query.grpc_tls_client_ca: has no use without "
+			"query.grpc_tls_cert; write that too, or take this out"},
 	};
 
 	(void)state;
@@ -273,7 +288,12 @@ static void config_refuses_properties_that_tally_decides(void **state)
 		"auto.offset.reset", "enable.partition.eof", "partition.assignment.strategy",
 		"session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms",
 		"isolation.level", "statistics.interval.ms", "log.queue", "check.crcs",
-		"queued.min.messages", "queued.max.messages.kbytes", "group.protocol"};
+		"queued.min.messages", "queued.max.messages.kbytes", "group.protocol",
+		"enable.idempotence", "enable.gapless.guarantee", "transactional.id", "acks",
+		"request.required.acks", "message.timeout.ms", "delivery.timeout.ms", "retries",
+		"message.send.max.retries", "queuing.strategy", "transaction.timeout.ms",
+		"queue.buffering.backpressure.threshold", "queue.buffering.max.messages",
+		"queue.buffering.max.kbytes"};
 	char text[512], start[256];
 
 	(void)state;

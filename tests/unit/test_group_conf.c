@@ -102,6 +102,59 @@ static void group_conf_check_shows_no_secret(void **state)
 	config_free(&config);
 }
 
+static void group_conf_client_is_what_librdkafka_says(void **state)
+{
+	static const char *const producers[] = {"linger.ms", "queue.buffering.max.ms",
+		"compression.type", "compression.codec", "compression.level", "batch.size",
+		"batch.num.messages", "request.timeout.ms"};
+	static const char *const consumers[] = {"fetch.wait.max.ms", "fetch.message.max.bytes",
+		"queued.min.messages", "isolation.level", "group.id"};
+	static const char *const all[] = {"client.id", "bootstrap.servers", "sasl.password",
+		"ssl.ca.location", "debug", "max.in.flight", "message.max.bytes", "no.such.thing",
+		"linger", ""};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(producers) / sizeof(producers[0]); i++)
+		assert_int_equal(group_conf_client(producers[i]), FOR_PRODUCERS);
+	for (size_t i = 0; i < sizeof(consumers) / sizeof(consumers[0]); i++)
+		assert_int_equal(group_conf_client(consumers[i]), FOR_CONSUMERS);
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		assert_int_equal(group_conf_client(all[i]), FOR_ALL_CLIENTS);
+}
+
+static void group_conf_leaves_out_what_is_for_producers(void **state)
+{
+	char value[32], why[512];
+	size_t size = sizeof(value);
+
+	(void)state;
+	reads("    linger.ms: 77\n    compression.type: lz4\n    fetch.wait.max.ms: 77\n"
+	      "    max.in.flight: 1000\n");
+	assert_int_equal(group_conf_check(&config, &error), 0);
+	rd_kafka_conf_t *conf = group_conf(&config, why);
+	assert_non_null(conf);
+	assert_int_equal(rd_kafka_conf_get(conf, "linger.ms", value, &size), RD_KAFKA_CONF_OK);
+	assert_string_equal(value, "5");
+	size = sizeof(value);
+	assert_int_equal(
+		rd_kafka_conf_get(conf, "fetch.wait.max.ms", value, &size), RD_KAFKA_CONF_OK);
+	assert_string_equal(value, "77");
+	rd_kafka_conf_destroy(conf);
+	config_free(&config);
+}
+
+static void group_conf_check_finds_what_only_a_producer_would_refuse(void **state)
+{
+	(void)state;
+	refuses_properties("    client.rack: x\n    linger.ms: 900001\n",
+		"6: kafka.properties: linger.ms: Configuration property \"queue.buffering.max.ms\" "
+		"value "
+		"900001 is outside allowed range 0..900000");
+	refuses_properties("    compression.type: brotli\n",
+		"5: kafka.properties: compression.type: Invalid value \"brotli\" for "
+		"configuration property \"compression.codec\"");
+}
+
 static char said[256];
 
 static void note(const char *property, const char *protocol, const char *instead)
@@ -156,6 +209,9 @@ int main(void)
 		cmocka_unit_test(group_conf_check_names_the_line_of_what_only_a_client_refuses),
 		cmocka_unit_test(group_conf_check_opens_files_before_librdkafka_does),
 		cmocka_unit_test(group_conf_check_shows_no_secret),
+		cmocka_unit_test(group_conf_client_is_what_librdkafka_says),
+		cmocka_unit_test(group_conf_leaves_out_what_is_for_producers),
+		cmocka_unit_test(group_conf_check_finds_what_only_a_producer_would_refuse),
 		cmocka_unit_test(group_conf_unused_names_what_the_protocol_leaves_without_use),
 		cmocka_unit_test(group_conf_unused_is_silent_when_all_is_used),
 	};

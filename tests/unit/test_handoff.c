@@ -32,12 +32,16 @@ static struct handoff sample(void)
 		.readers_max = 512,
 		.map_bytes = UINT64_C(1) << 40,
 		.on_lookup_failure = ON_FAILURE_READY,
+		.produce = true,
+		.produce_every_s = 61,
+		.outbox_max = UINT64_C(5000000000),
 		.run_dir = (char *)"/run/tally",
 		.topic = (char *)"topic with blanks",
 		.zone = (char *)"zone-\xc3\xa4",
-		.properties = {{(char *)"bootstrap.servers", (char *)"127.0.0.1:9092"},
-			{(char *)"sasl.password", (char *)"se=cr et\n"},
-			{(char *)"empty", (char *)""}},
+		.properties = {{(char *)"bootstrap.servers", (char *)"127.0.0.1:9092",
+				       FOR_ALL_CLIENTS},
+			{(char *)"sasl.password", (char *)"se=cr et\n", FOR_PRODUCERS},
+			{(char *)"empty", (char *)"", FOR_CONSUMERS}},
 		.n_properties = 3,
 		.quarantine = {0, 5, INT64_MAX},
 		.n_quarantine = 3,
@@ -53,6 +57,7 @@ static void assert_same(const struct handoff *got, const struct handoff *want)
 	SAME(window_minutes), SAME(replay_margin_s), SAME(offsets_timeout_ms);
 	SAME(batch_records), SAME(flush_ms), SAME(stall_timeout_ms), SAME(queue_records);
 	SAME(readers_max), SAME(map_bytes), SAME(on_lookup_failure);
+	SAME(produce), SAME(produce_every_s), SAME(outbox_max);
 	assert_string_equal(got->run_dir, want->run_dir);
 	assert_string_equal(got->topic, want->topic);
 	assert_string_equal(got->zone, want->zone ? want->zone : "");
@@ -60,6 +65,7 @@ static void assert_same(const struct handoff *got, const struct handoff *want)
 	for (uint32_t i = 0; i < want->n_properties; i++) {
 		assert_string_equal(got->properties[i].name, want->properties[i].name);
 		assert_string_equal(got->properties[i].value, want->properties[i].value);
+		SAME(properties[i].client);
 	}
 	for (uint32_t i = 0; i < want->n_quarantine; i++)
 		SAME(quarantine[i]);
@@ -73,7 +79,7 @@ static size_t measure(const struct handoff *h)
 		n += strlen(h->properties[i].name) + strlen(h->properties[i].value);
 	for (uint32_t i = 0; i < h->n_quarantine; i++)
 		n += h->quarantine[i] & 1;
-	return n + (h->adopt ? 1 : 0);
+	return n + (h->adopt ? 1 : 0) + (h->produce ? 1 : 0);
 }
 
 static char *packed(const struct handoff *h, size_t *len)
@@ -125,7 +131,8 @@ static void handoff_arrives_whole_when_it_is_as_large_as_can_be(void **state)
 	for (uint32_t i = 0; i < HANDOFF_PROPERTIES_MAX; i++) {
 		memset(text[i], 'a' + (int)i % 26, sizeof text[i]);
 		text[i][i * 15] = 0;
-		want.properties[i] = (struct handoff_property){text[i], text[i] + i * 5};
+		want.properties[i] = (struct handoff_property){
+			text[i], text[i] + i * 5, (enum handoff_client)(i % 3)};
 	}
 	want.n_properties = HANDOFF_PROPERTIES_MAX;
 	for (int i = 0; i < HANDOFF_QUARANTINE_MAX; i++)
@@ -258,16 +265,21 @@ static void handoff_is_refused_when_a_value_cannot_be(void **state)
 	REFUSED(window_minutes, WINDOW_MINUTES_MAX + 1);
 	REFUSED(log_level, (enum log_level)4);
 	REFUSED(on_lookup_failure, (enum handoff_on_failure)2);
+	REFUSED(properties[2].client, (enum handoff_client)3);
+	static const size_t bools[] = {
+		offsetof(struct handoff, adopt), offsetof(struct handoff, produce)};
 	size_t len;
 	h = sample();
 	char *data = packed(&h, &len);
-	char *adopt = data + 24 + offsetof(struct handoff, adopt);
-	assert_int_equal(*adopt, 1);
-	*adopt = 2;
-	assert_int_equal(unpack(data, len, &got), ERR_FORMAT);
-	*adopt = 1;
-	assert_int_equal(unpack(data, len, &got), 0);
-	handoff_free(&got);
+	for (size_t i = 0; i < 2; i++) {
+		char *byte = data + 24 + bools[i];
+		assert_int_equal(*byte, 1);
+		*byte = 2;
+		assert_int_equal(unpack(data, len, &got), ERR_FORMAT);
+		*byte = 1;
+		assert_int_equal(unpack(data, len, &got), 0);
+		handoff_free(&got);
+	}
 	/* More than fits, with a count of strings that agrees. */
 	uint32_t properties = HANDOFF_PROPERTIES_MAX + 40;
 	uint64_t strings = 3 + 2 * (uint64_t)properties;

@@ -363,10 +363,119 @@ static void replay_counts_records_that_came_where_there_were_none(void **state)
 	end(&b);
 }
 
+/* --- questions ------------------------------------------------------------------------------- */
+
+static uint32_t ask(struct bench *b, uint64_t n, uint32_t budget)
+{
+	struct usage_stream_asked asked = {.tenant = "t",
+		.tenant_len = 1,
+		.policy = "",
+		.hash = n * PARTITIONS + PARTITION,
+		.bytes = 1,
+		.seen_ms = now_ms(&b->now)};
+
+	return usage_admit(b->usage, &asked, budget, now_ms(&b->now));
+}
+
+static void replay_commits_questions_with_the_records_that_are_there(void **state)
+{
+	struct bench b;
+	uint32_t ticket;
+
+	(void)state;
+	start(&b);
+	replay_go_live(b.replay);
+	fake.timestamp_ms = now_ms(&b.now);
+	fake.left = 10;
+	(void)replay_turn(b.replay);
+	ticket = ask(&b, 1, usage_budget(b.usage, 1));
+	assert_int_equal(replay_ask(b.replay), 0);
+	assert_int_equal(usage_verdict(b.usage, ticket), USAGE_NEW);
+	usage_questions_end(b.usage);
+	replay_asked(b.replay, 0);
+	assert_int_equal(usage_meta(b.usage)->records, 10);
+	assert_int_equal(usage_meta(b.usage)->next_offset, 10);
+	assert_int_equal(usage_meta(b.usage)->streams, 11);
+	assert_int_equal(replay_due_ns(b.replay), 0);
+	end(&b);
+}
+
+static void replay_waits_for_nothing_when_only_questions_had_no_lease(void **state)
+{
+	struct bench b;
+
+	(void)state;
+	start(&b);
+	replay_go_live(b.replay);
+	read_some(&b, 10);
+	set_lease(&b, -1);
+	ask(&b, 1, usage_budget(b.usage, 1));
+	assert_int_equal(replay_ask(b.replay), ERR_LEASE);
+	usage_questions_end(b.usage);
+	replay_asked(b.replay, ERR_LEASE);
+	assert_false(replay_held(b.replay));
+	set_lease(&b, 3600000);
+	assert_int_equal(read_some(&b, 10), 20);
+	assert_int_equal(usage_meta(b.usage)->streams, 20);
+	end(&b);
+}
+
+static void replay_keeps_records_that_were_to_be_committed_with_a_question(void **state)
+{
+	struct bench b;
+
+	(void)state;
+	start(&b);
+	replay_go_live(b.replay);
+	read_some(&b, 10);
+	b.handoff.flush_ms = 60000; /* not before the question */
+	fake.left = 10;
+	(void)replay_turn(b.replay);
+	set_lease(&b, -1);
+	ask(&b, 1, usage_budget(b.usage, 1));
+	if (usage_pending(b.usage) == 1)
+		fail_msg("the records were committed before");
+	assert_int_equal(replay_ask(b.replay), ERR_LEASE);
+	usage_questions_end(b.usage);
+	replay_asked(b.replay, ERR_LEASE);
+	assert_true(replay_held(b.replay));
+	assert_int_equal(replay_holds(b.replay), ERR_LEASE);
+	assert_int_equal(replay_ask(b.replay), ERR_LEASE); /* answered, and nothing is tried */
+	set_lease(&b, 3600000);
+	assert_true(wait_for_room(&b, 20000));
+	check_counts(&b);
+	end(&b);
+}
+
+static void replay_lets_go_when_touches_that_waited_are_all_there_is(void **state)
+{
+	struct bench b;
+	struct usage_stream_asked asked = {
+		.tenant = "t", .tenant_len = 1, .policy = "", .hash = PARTITION, .bytes = 1};
+
+	(void)state;
+	start(&b);
+	replay_go_live(b.replay);
+	read_some(&b, 10);
+	set_lease(&b, -1);
+	asked.seen_ms = now_ms(&b.now);
+	usage_touch(b.usage, &asked, asked.seen_ms);
+	assert_false(replay_flush(b.replay));
+	assert_true(replay_held(b.replay));
+	set_lease(&b, 3600000);
+	assert_true(wait_for_room(&b, 20000));
+	assert_int_equal(usage_meta(b.usage)->streams, 11);
+	end(&b);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, each_setup)
 	const struct CMUnitTest tests[] = {
+		TEST(replay_commits_questions_with_the_records_that_are_there),
+		TEST(replay_waits_for_nothing_when_only_questions_had_no_lease),
+		TEST(replay_keeps_records_that_were_to_be_committed_with_a_question),
+		TEST(replay_lets_go_when_touches_that_waited_are_all_there_is),
 		TEST(replay_goes_on_when_all_that_filled_the_map_has_expired),
 		TEST(replay_goes_on_when_it_is_live),
 		TEST(replay_sweeps_nothing_when_its_lease_is_over),

@@ -1,0 +1,721 @@
+/*
+ * test_emit.c - rows of the outbox to Kafka: whatever fails, a row is first seen in the log after all
+ * lower ones.
+ *
+ * The broker is librdkafka's mock cluster, in this process.  It does not check the numbers of an
+ * idempotent producer, so what keeps its order here does so by itself.  The outbox is made up: the
+ * functions of shm/usage.h that emit calls are below.  Times and errors come from a seed, which is
+ * printed; TALLY_SEED repeats one.
+ */
+#include "scratch.h"
+
+#include <inttypes.h>
+#include <librdkafka/rdkafka.h>
+#include <librdkafka/rdkafka_mock.h>
+#include <poll.h>
+#include <spawn.h>
+
+#include "shm/host.h"
+#include "worker/emit.h"
+
+#define TOPIC	   "emit"
+#define PARTITION  2
+#define PARTITIONS 4
+#define DEADLINE   (UINT64_C(30) * 1000000000)
+#define PRODUCE	   0 /* API keys */
+#define INIT_PID   22
+#define ROUND	   2000
+
+static uint64_t seed;
+
+/* --- an outbox ------------------------------------------------------------------------------- */
+
+static struct {
+	uint64_t low, high; /* rows in it, by sequence */
+	uint64_t unsent;    /* streams that no row was made for */
+	uint64_t long_row;  /* has the longest names there are */
+	uint32_t seen_s;    /* of the latest row */
+	bool allowed;
+	struct usage_meta meta;
+} box;
+
+static char long_name[256];
+
+static struct usage_outgoing row_of(uint64_t sequence)
+{
+	static const char *const tenants[] = {"a", "tenant-b", "c c"};
+	struct usage_outgoing row = {.sequence = sequence,
+		.hash = sequence * PARTITIONS + PARTITION,
+		.bytes = sequence * 3,
+		.seen_s = box.seen_s - (uint32_t)(sequence % 50),
+		.tenant = tenants[sequence % 3],
+		.policy = sequence % 2 ? "" : "finance"};
+
+	if (sequence == box.long_row)
+		row.tenant = row.policy = long_name;
+	row.tenant_len = strlen(row.tenant);
+	row.policy_len = strlen(row.policy);
+	return row;
+}
+
+int usage_outbox_list(struct usage *usage, uint64_t after, struct usage_outgoing *rows, size_t cap)
+{
+	uint64_t next = after + 1 > box.low ? after + 1 : box.low;
+	size_t n = 0;
+
+	(void)usage;
+	for (; next <= box.high && n < cap; next++)
+		rows[n++] = row_of(next);
+	return (int)n;
+}
+
+int usage_unsent_list(struct usage *usage, struct usage_unsent_cursor *cursor,
+	struct usage_outgoing *rows, size_t cap)
+{
+	size_t n = 0;
+
+	(void)usage;
+	for (; cursor->at < box.unsent && n < cap; cursor->at++)
+		rows[n++] = row_of(box.high + ++cursor->sequence);
+	return (int)n;
+}
+
+const struct usage_meta *usage_meta(const struct usage *usage)
+{
+	(void)usage;
+	return &box.meta;
+}
+
+static void fill_box(uint64_t low, uint64_t high)
+{
+	memset(&box, 0, sizeof(box));
+	box.low = low;
+	box.high = high;
+	box.seen_s = (uint32_t)(host_wall_ms() / 1000);
+	box.allowed = true;
+	memcpy(box.meta.incarnation, "0123456789abcdef", INCARNATION_SIZE);
+}
+
+/* --- a broker, and the one that is tested ---------------------------------------------------- */
+
+static struct {
+	rd_kafka_t *rk;
+	rd_kafka_mock_cluster_t *cluster;
+	struct handoff handoff;
+	struct stats stats;
+	struct facts facts;
+	struct emit *emit;
+} it;
+
+static bool may_send(void *arg)
+{
+	(void)arg;
+	return box.allowed;
+}
+
+static void add_property(const char *name, const char *value, enum handoff_client client)
+{
+	it.handoff.properties[it.handoff.n_properties++] =
+		(struct handoff_property){(char *)name, (char *)value, client};
+}
+
+static void make_handoff(const char *brokers)
+{
+	it.handoff = (struct handoff){.partition = PARTITION,
+		.partitions = PARTITIONS,
+		.topic = (char *)TOPIC,
+		.zone = (char *)"zone-a",
+		.window_minutes = 120};
+	add_property("bootstrap.servers", brokers, FOR_ALL_CLIENTS);
+	add_property("fetch.wait.max.ms", "nonsense", FOR_CONSUMERS);
+	it.facts.stats = &it.stats;
+}
+
+static void start_emit(void)
+{
+	struct emit_options options = {
+		.handoff = &it.handoff, .facts = &it.facts, .may_send = may_send};
+
+	emit_new(&options, &it.emit);
+}
+
+static int emit_setup(void **state)
+{
+	rd_kafka_conf_t *conf = rd_kafka_conf_new();
+
+	(void)state;
+	memset(&it, 0, sizeof(it));
+	rd_kafka_conf_set(conf, "log_level", "0", NULL, 0);
+	it.rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, NULL, 0);
+	it.cluster = rd_kafka_mock_cluster_new(it.rk, 3);
+	rd_kafka_mock_topic_create(it.cluster, TOPIC, PARTITIONS, 3);
+	make_handoff(rd_kafka_mock_cluster_bootstraps(it.cluster));
+	fill_box(1, 0);
+	start_emit();
+	return 0;
+}
+
+static int emit_teardown(void **state)
+{
+	(void)state;
+	if (it.emit)
+		emit_free(&it.emit);
+	rd_kafka_mock_cluster_destroy(it.cluster);
+	rd_kafka_destroy(it.rk);
+	return 0;
+}
+
+/* As the loop of a worker does, with a quicker tick. */
+static void pump_once(void)
+{
+	struct pollfd p = {.fd = emit_fd(it.emit), .events = POLLIN};
+
+	poll(&p, 1, 20);
+	emit_pump(it.emit);
+	assert_true(emit_in_flight(it.emit) <= ROUND);
+}
+
+#define pump_until(condition)                                                                      \
+	do {                                                                                       \
+		uint64_t end_ = host_boot_ns() + DEADLINE;                                         \
+		while (!(condition)) {                                                             \
+			pump_once();                                                               \
+			assert_true(host_boot_ns() < end_);                                        \
+		}                                                                                  \
+	} while (0)
+
+#define stat(field) stats_get(&it.stats, field)
+
+static void push_errors(int16_t api, size_t n, const rd_kafka_resp_err_t *errors)
+{
+	rd_kafka_mock_push_request_errors_array(it.cluster, api, n, errors);
+}
+
+static void restart_emit(void)
+{
+	emit_free(&it.emit);
+	start_emit();
+}
+
+/* --- what is in the log ---------------------------------------------------------------------- */
+
+struct log_view {
+	uint64_t records, top; /* top: up to here without a hole */
+	uint64_t hole;	       /* but this one, if it is not 0 */
+	uint64_t restamped;
+};
+
+static rd_kafka_t *make_reader(const char *brokers)
+{
+	rd_kafka_conf_t *conf = rd_kafka_conf_new();
+
+	rd_kafka_conf_set(conf, "bootstrap.servers", brokers, NULL, 0);
+	rd_kafka_conf_set(conf, "enable.partition.eof", "true", NULL, 0);
+	rd_kafka_conf_set(conf, "log_level", "0", NULL, 0);
+	return rd_kafka_new(RD_KAFKA_CONSUMER, conf, NULL, 0);
+}
+
+static void see_order(struct log_view *log, uint64_t sequence)
+{
+	log->records++;
+	if (log->hole && log->top + 1 == log->hole && sequence == log->hole + 1)
+		log->top = log->hole;
+	if (sequence > log->top + 1)
+		fail_msg("record %" PRIu64 ": sequence %" PRIu64 " after %" PRIu64, log->records,
+			sequence, log->top);
+	if (sequence == log->top + 1)
+		log->top = sequence;
+}
+
+static void see_record(struct log_view *log, const rd_kafka_message_t *message)
+{
+	struct record record;
+	struct usage_outgoing row;
+	rd_kafka_headers_t *headers;
+	const void *header;
+	size_t size;
+
+	assert_int_equal(rd_kafka_message_headers(message, &headers), 0);
+	assert_int_equal(rd_kafka_header_cnt(headers), 1);
+	assert_int_equal(rd_kafka_header_get_last(headers, RECORD_HEADER, &header, &size), 0);
+	record_source(header, size, &record);
+	assert_true(record.has_source);
+	assert_memory_equal(record.incarnation, box.meta.incarnation, INCARNATION_SIZE);
+	see_order(log, record.sequence);
+	row = row_of(record.sequence);
+	assert_int_equal(record_decode(message->payload, message->len, &record), SKIP_NONE);
+	assert_int_equal(record.hash, row.hash);
+	assert_int_equal(record.size, row.bytes);
+	assert_int_equal(record.zone_len, strlen(it.handoff.zone));
+	assert_memory_equal(record.zone, it.handoff.zone, record.zone_len);
+	assert_int_equal(record.tenant_len, row.tenant_len);
+	assert_memory_equal(record.tenant, row.tenant, row.tenant_len);
+	assert_int_equal(record.policy_len, row.policy_len);
+	assert_memory_equal(record.policy, row.policy, row.policy_len);
+	assert_int_equal(message->key_len, row.tenant_len);
+	assert_memory_equal(message->key, row.tenant, row.tenant_len);
+	if (rd_kafka_message_timestamp(message, NULL) != (int64_t)row.seen_s * 1000) {
+		log->restamped++;
+		assert_true(host_wall_ms() - rd_kafka_message_timestamp(message, NULL) < 30 * 1000);
+	}
+}
+
+/* From the beginning. */
+static void read_log(struct log_view *log)
+{
+	rd_kafka_t *reader = make_reader(it.handoff.properties[0].value);
+	rd_kafka_topic_t *topic = rd_kafka_topic_new(reader, TOPIC, NULL);
+	uint64_t end = host_boot_ns() + DEADLINE;
+	bool more = true;
+
+	log->records = log->top = log->restamped = 0;
+	assert_int_equal(rd_kafka_consume_start(topic, PARTITION, 0), 0);
+	while (more) {
+		rd_kafka_message_t *message = rd_kafka_consume(topic, PARTITION, 100);
+
+		assert_true(host_boot_ns() < end);
+		if (!message)
+			continue;
+		if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
+			more = false;
+		else if (!message->err)
+			see_record(log, message);
+		rd_kafka_message_destroy(message);
+	}
+	rd_kafka_consume_stop(topic, PARTITION);
+	rd_kafka_topic_destroy(topic);
+	rd_kafka_destroy(reader);
+}
+
+static void log_holds_in_order(uint64_t top)
+{
+	struct log_view log = {0};
+
+	read_log(&log);
+	assert_int_equal(log.top, top);
+	assert_int_equal(log.restamped, 0);
+}
+
+/* --- the tests ------------------------------------------------------------------------------- */
+
+static unsigned threads(void)
+{
+	unsigned n = 0;
+	char line[256];
+	FILE *f = fopen("/proc/self/status", "r");
+
+	while (fgets(line, sizeof(line), f))
+		(void)sscanf(line, "Threads: %u", &n);
+	fclose(f);
+	return n;
+}
+
+static void emit_makes_no_client_before_there_is_a_row(void **state)
+{
+	unsigned before = threads();
+
+	(void)state;
+	for (int i = 0; i < 5; i++)
+		pump_once();
+	assert_int_equal(threads(), before);
+	assert_true(emit_is_done(it.emit));
+	fill_box(1, 1);
+	assert_false(emit_is_done(it.emit));
+	pump_once();
+	assert_true(threads() > before);
+}
+
+static void emit_writes_all_rows_in_order(void **state)
+{
+	(void)state;
+	fill_box(1, 5000);
+	pump_until(emit_is_done(it.emit));
+	assert_int_equal(stat(sent), 5000);
+	assert_int_equal(stat(confirmed), 5000);
+	assert_int_equal(stat(send_errors), 0);
+	assert_int_equal(emit_in_flight(it.emit), 0);
+	log_holds_in_order(5000);
+	box.high = 5001; /* a later commit */
+	assert_false(emit_is_done(it.emit));
+	pump_until(emit_is_done(it.emit));
+	assert_int_equal(stat(sent), 5001);
+	log_holds_in_order(5001);
+}
+
+/* Nothing but the descriptor calls: P29. */
+static void emit_goes_on_by_its_descriptor_alone(void **state)
+{
+	struct pollfd p = {.fd = emit_fd(it.emit), .events = POLLIN};
+
+	(void)state;
+	fill_box(1, 3 * ROUND + 2);
+	emit_pump(it.emit);
+	for (int i = 0; !emit_is_done(it.emit); i++) {
+		assert_int_equal(poll(&p, 1, 20000), 1);
+		emit_pump(it.emit);
+		assert_true(i < 1000);
+	}
+	log_holds_in_order(3 * ROUND + 2);
+}
+
+static void emit_sends_nothing_while_it_may_not(void **state)
+{
+	(void)state;
+	fill_box(1, 10);
+	box.allowed = false;
+	for (int i = 0; i < 10; i++)
+		pump_once();
+	assert_int_equal(stat(sent), 0);
+	assert_false(emit_is_done(it.emit));
+	box.allowed = true;
+	pump_until(emit_is_done(it.emit));
+	log_holds_in_order(10);
+}
+
+static void emit_sends_what_is_left_again_after_a_restart(void **state)
+{
+	struct log_view log = {0};
+
+	(void)state;
+	fill_box(1, 100);
+	pump_until(emit_is_done(it.emit));
+	restart_emit();
+	box.low = 60;
+	box.high = 150;
+	pump_until(emit_is_done(it.emit));
+	read_log(&log);
+	assert_int_equal(log.top, 150);
+	assert_int_equal(log.records, 100 + 91);
+}
+
+/* One row first: a broker that does not know the producer takes any number for its first. */
+static void emit_begins_with_one_row(void **state)
+{
+	(void)state;
+	fill_box(1, 100);
+	pump_once();
+	assert_int_equal(stat(sent), 1);
+	pump_until(stat(confirmed) == 1);
+	assert_true(stat(sent) == 1 || stat(sent) == 100);
+	pump_until(emit_is_done(it.emit));
+}
+
+static const rd_kafka_resp_err_t healing[] = {
+	RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
+	RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE,
+	RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT,
+	RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
+	RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+	RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR,
+	RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART,
+	RD_KAFKA_RESP_ERR__TRANSPORT,
+};
+
+static const rd_kafka_resp_err_t final[] = {
+	RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER,
+	RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID,
+	RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH,
+	RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
+	RD_KAFKA_RESP_ERR_INVALID_MSG,
+	RD_KAFKA_RESP_ERR_UNKNOWN,
+	RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE,
+	RD_KAFKA_RESP_ERR_UNSUPPORTED_COMPRESSION_TYPE,
+};
+
+static bool all_confirmed_after(rd_kafka_resp_err_t err, uint64_t more)
+{
+	rd_kafka_resp_err_t errors[] = {err, err};
+
+	push_errors(PRODUCE, 2, errors);
+	box.high += more;
+	pump_until(emit_is_done(it.emit));
+	return true;
+}
+
+static void emit_keeps_order_whatever_heals(void **state)
+{
+	(void)state;
+	add_property("batch.num.messages", "7", FOR_PRODUCERS);
+	fill_box(1, 20);
+	pump_until(emit_is_done(it.emit));
+	for (size_t i = 0; i < sizeof(healing) / sizeof(healing[0]); i++)
+		assert_true(all_confirmed_after(healing[i], 100));
+	assert_int_equal(stat(send_errors), 0);
+	log_holds_in_order(820);
+}
+
+static void emit_begins_anew_at_the_lowest_row_when_a_producer_gives_up(void **state)
+{
+	(void)state;
+	add_property("batch.num.messages", "7", FOR_PRODUCERS);
+	fill_box(1, 20);
+	pump_until(emit_is_done(it.emit));
+	for (size_t i = 0; i < sizeof(final) / sizeof(final[0]); i++) {
+		uint64_t before = stat(send_errors);
+
+		assert_true(all_confirmed_after(final[i], 100));
+		if (final[i] != RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID)
+			assert_true(stat(send_errors) > before);
+		restart_emit(); /* what it has learnt is forgotten, too */
+	}
+	log_holds_in_order(820);
+}
+
+static void push_random_errors(void)
+{
+	rd_kafka_resp_err_t errors[6];
+	size_t n = 1 + scratch_random(&seed) % 6;
+
+	for (size_t i = 0; i < n; i++) {
+		uint64_t r = scratch_random(&seed) % 24;
+
+		errors[i] = r < 8     ? healing[r]
+			    : r < 11  ? final[r - 8]
+			    : r == 11 ? final[3]
+				      : RD_KAFKA_RESP_ERR_NO_ERROR;
+	}
+	push_errors(PRODUCE, n, errors);
+}
+
+static void emit_keeps_order_under_random_errors(void **state)
+{
+	(void)state;
+	add_property("batch.num.messages", "5", FOR_PRODUCERS);
+	add_property("linger.ms", "0", FOR_PRODUCERS);
+	fill_box(1, 0);
+	for (int i = 0; i < 25; i++) {
+		box.high += 1 + scratch_random(&seed) % 300;
+		push_random_errors();
+		if (scratch_random(&seed) % 4 == 0) /* a leader change */
+			rd_kafka_mock_partition_set_leader(it.cluster, TOPIC, PARTITION,
+				1 + (int32_t)(scratch_random(&seed) % 3));
+		for (uint64_t k = scratch_random(&seed) % 8; k; k--)
+			pump_once();
+		if (scratch_random(&seed) % 4 ==
+			0) { /* a killed worker: some came back, some not */
+			struct log_view log = {0};
+
+			emit_free(&it.emit);
+			read_log(&log);
+			box.low = log.top > 20 ? log.top - scratch_random(&seed) % 20 : 1;
+			start_emit();
+		}
+	}
+	rd_kafka_mock_clear_request_errors(it.cluster, PRODUCE);
+	pump_until(emit_is_done(it.emit));
+	log_holds_in_order(box.high);
+}
+
+static void emit_tries_for_ever_when_it_has_no_right(void **state)
+{
+	static const rd_kafka_resp_err_t denied[] = {RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED,
+		RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED,
+		RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED};
+
+	(void)state;
+	push_errors(INIT_PID, 3, denied);
+	fill_box(1, 50);
+	pump_until(emit_is_done(it.emit));
+	assert_int_equal(stat(send_errors), 3);
+	log_holds_in_order(50);
+}
+
+static void emit_waits_while_the_brokers_are_away(void **state)
+{
+	(void)state;
+	fill_box(1, 10);
+	pump_until(emit_is_done(it.emit));
+	for (int b = 1; b <= 3; b++)
+		rd_kafka_mock_broker_set_down(it.cluster, b);
+	box.high = 100000;
+	for (int i = 0; i < 50; i++)
+		pump_once(); /* which looks how much is in flight */
+	assert_true(stat(confirmed) < 100000);
+	for (int b = 1; b <= 3; b++)
+		rd_kafka_mock_broker_set_up(it.cluster, b);
+	box.high = 10000; /* the mock forgets the oldest of more */
+	pump_until(stat(confirmed) >= 10000);
+	assert_int_equal(stat(send_errors), 0);
+	log_holds_in_order(10000);
+}
+
+static void emit_passes_over_a_row_that_is_too_large(void **state)
+{
+	struct log_view log = {.hole = 700};
+
+	(void)state;
+	memset(long_name, 'x', 255);
+	add_property("message.max.bytes", "1000", FOR_ALL_CLIENTS);
+	it.handoff.zone = long_name;
+	fill_box(1, 1500);
+	box.long_row = 700;
+	for (int i = 0; i < 2; i++) { /* and not again after another failure */
+		pump_until(emit_is_done(it.emit));
+		read_log(&log);
+		assert_int_equal(log.top, box.high);
+		all_confirmed_after(RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH, 100);
+	}
+	assert_int_equal(log.restamped, 0);
+}
+
+static void emit_takes_the_present_time_when_a_timestamp_is_refused(void **state)
+{
+	static const rd_kafka_resp_err_t bad[] = {RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP};
+	struct log_view log = {0};
+
+	(void)state;
+	fill_box(1, 200);
+	box.seen_s -= 3600;
+	push_errors(PRODUCE, 1, bad);
+	pump_until(emit_is_done(it.emit));
+	assert_int_equal(stat(send_errors), 1);
+	read_log(&log);
+	assert_int_equal(log.top, 200);
+	assert_in_range(log.restamped, 1, 200); /* as old as the refused one, or older */
+	assert_true(log.restamped >= 200 - 50);
+}
+
+static void emit_passes_over_what_has_expired_when_its_timestamp_is_refused(void **state)
+{
+	static const rd_kafka_resp_err_t bad[] = {RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP};
+
+	(void)state;
+	fill_box(1, 200);
+	box.seen_s -= 3 * 3600;
+	push_errors(PRODUCE, 1, bad);
+	pump_until(emit_is_done(it.emit));
+	assert_true(stat(sent) < 100);
+}
+
+static void emit_drains_rows_and_streams_without_one(void **state)
+{
+	(void)state;
+	fill_box(1, 300);
+	box.unsent = 2500;
+	box.allowed = false; /* the lease is over; nobody else has it yet */
+	pump_once();
+	assert_int_equal(stat(sent), 0);
+	emit_drain(it.emit);
+	pump_until(emit_is_done(it.emit));
+	log_holds_in_order(2800);
+	assert_int_equal(stat(sent), 2800);
+}
+
+static void emit_drains_with_the_same_numbers_after_a_failure(void **state)
+{
+	static const rd_kafka_resp_err_t late[] = {RD_KAFKA_RESP_ERR_NO_ERROR,
+		RD_KAFKA_RESP_ERR_NO_ERROR, RD_KAFKA_RESP_ERR_NO_ERROR,
+		RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH};
+
+	(void)state;
+	add_property("batch.num.messages", "100", FOR_PRODUCERS);
+	fill_box(1, 50);
+	box.unsent = 3000;
+	push_errors(PRODUCE, 4, late);
+	emit_drain(it.emit);
+	pump_until(emit_is_done(it.emit));
+	assert_int_equal(stat(send_errors), 1);
+	log_holds_in_order(3050);
+}
+
+/* A worker whose properties librdkafka refuses goes on replaying. */
+static void emit_counts_when_no_producer_can_be_made(void **state)
+{
+	(void)state;
+	add_property("linger.ms", "much", FOR_PRODUCERS);
+	fill_box(1, 5);
+	pump_until(stat(send_errors) >= 2);
+	assert_false(emit_is_done(it.emit));
+	assert_int_equal(emit_in_flight(it.emit), 0);
+}
+
+/* --- killed ---------------------------------------------------------------------------------- */
+
+extern char **environ;
+
+/* A process that emits low..high, and nothing else. */
+static int be_emitter(char **arg)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	make_handoff(arg[0]);
+	add_property("batch.num.messages", "50", FOR_PRODUCERS);
+	fill_box(strtoull(arg[1], NULL, 10), strtoull(arg[2], NULL, 10));
+	box.seen_s = (uint32_t)strtoul(arg[3], NULL, 10);
+	start_emit();
+	while (!emit_is_done(it.emit)) {
+		struct pollfd p = {.fd = emit_fd(it.emit), .events = POLLIN};
+
+		poll(&p, 1, 20);
+		emit_pump(it.emit);
+	}
+	return 0;
+}
+
+static pid_t spawn_emitter(uint64_t low, uint64_t high)
+{
+	char from[24], to[24], seen[24];
+	char *argv[] = {(char *)"test_emit", it.handoff.properties[0].value, from, to, seen, NULL};
+	pid_t pid;
+
+	snprintf(from, sizeof(from), "%" PRIu64, low);
+	snprintf(to, sizeof(to), "%" PRIu64, high);
+	snprintf(seen, sizeof(seen), "%u", box.seen_s);
+	assert_int_equal(posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environ), 0);
+	return pid;
+}
+
+static void emit_keeps_order_when_workers_are_killed(void **state)
+{
+	uint64_t low = 1;
+	struct log_view log = {0};
+
+	(void)state;
+	fill_box(1, 20000);
+	for (int i = 0; i < 15; i++) {
+		pid_t pid = spawn_emitter(low, box.high);
+
+		usleep((useconds_t)(20000 + scratch_random(&seed) % 120000));
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		/* Its successor knows what has come back, or a part of it; more may be on its way. */
+		if (i % 3 == 0) {
+			read_log(&log);
+			low = 1 + log.top - scratch_random(&seed) % (1 + log.top / 10);
+		}
+	}
+	assert_int_equal(scratch_wait(spawn_emitter(low, box.high)), 0);
+	log_holds_in_order(box.high);
+}
+
+#define EMIT_TEST(name) cmocka_unit_test_setup_teardown(name, emit_setup, emit_teardown)
+
+int main(int argc, char **argv)
+{
+	const char *given = getenv("TALLY_SEED");
+	const struct CMUnitTest tests[] = {
+		EMIT_TEST(emit_makes_no_client_before_there_is_a_row),
+		EMIT_TEST(emit_writes_all_rows_in_order),
+		EMIT_TEST(emit_goes_on_by_its_descriptor_alone),
+		EMIT_TEST(emit_sends_nothing_while_it_may_not),
+		EMIT_TEST(emit_sends_what_is_left_again_after_a_restart),
+		EMIT_TEST(emit_begins_with_one_row),
+		EMIT_TEST(emit_keeps_order_whatever_heals),
+		EMIT_TEST(emit_begins_anew_at_the_lowest_row_when_a_producer_gives_up),
+		EMIT_TEST(emit_keeps_order_under_random_errors),
+		EMIT_TEST(emit_tries_for_ever_when_it_has_no_right),
+		EMIT_TEST(emit_waits_while_the_brokers_are_away),
+		EMIT_TEST(emit_passes_over_a_row_that_is_too_large),
+		EMIT_TEST(emit_takes_the_present_time_when_a_timestamp_is_refused),
+		EMIT_TEST(emit_passes_over_what_has_expired_when_its_timestamp_is_refused),
+		EMIT_TEST(emit_drains_rows_and_streams_without_one),
+		EMIT_TEST(emit_drains_with_the_same_numbers_after_a_failure),
+		EMIT_TEST(emit_counts_when_no_producer_can_be_made),
+		EMIT_TEST(emit_keeps_order_when_workers_are_killed),
+	};
+
+	if (argc == 5)
+		return be_emitter(argv + 1);
+	seed = given ? strtoull(given, NULL, 10) : host_random() | 1;
+	printf("TALLY_SEED=%" PRIu64 "\n", seed);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
