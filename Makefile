@@ -85,6 +85,9 @@ link      = $(CC) $(ALL_CF) -o $@ $(filter %.o,$^) $(ALL_LD) \
 	    -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $1 -pthread
 archive   = rm -f $@ && $(AR) rcs $@ $^
 
+PROTO.queryd := $(patsubst %.proto,$B/%.pb-c,$(wildcard tools/queryd/*.proto))
+PROTO    := $(patsubst %.proto,$B/%.pb-c,$(wildcard tests/unit/*.proto)) $(PROTO.queryd)
+
 all: $(PROGRAMS) $(LIBRARY)
 programs: $(PROGRAMS)
 test-programs: $(UNIT) $(TOOLS) $(VARIANTS)
@@ -94,7 +97,8 @@ test-programs: $(UNIT) $(TOOLS) $(VARIANTS)
 
 $B/tallyd:       $(call obj,supervisor) $B/libshm.a    ; $(call link,$(LIBS.supervisor))
 $B/tally-worker: $(call obj,worker) $B/libshm.a        ; $(call link,$(LIBS.worker))
-$B/tally-queryd: $(call obj,tools/queryd) $B/libshm.a  ; $(call link,$(LIBS.queryd))
+$B/tally-queryd: $(call obj,tools/queryd) $(PROTO.queryd:%=%.o) $B/libshm.a
+	$(call link,$(LIBS.queryd))
 $B/tallyctl:     $(call obj,tools/tallyctl) $B/libshm.a; $(call link,$(LIBS.tallyctl))
 $B/tally-broker: $(call obj,tools/broker) $B/libshm.a  ; $(call link,$(LIBS.broker))
 $B/tally-load:   $(call obj,tools/load) $B/libshm.a    ; $(call link,$(LIBS.load))
@@ -124,14 +128,7 @@ $B/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CF) -MMD -MP -c -o $@ $<
 
-# --- test programs -------------------------------------------------------------------------------
-# A unit test gets the ground floor and the folders whose headers it includes, without their main.
-
-FOLDERS := supervisor worker tools/queryd tools/tallyctl tools/broker tools/load
-$(foreach f,$(FOLDERS),$(eval $B/$(notdir $f).a: $(call parts,$f); $$(archive)))
-uses     = $(foreach f,$(FOLDERS),$(if $(shell grep -l '"$f/' $1),$B/$(notdir $f).a))
-
-PROTO := $(patsubst %.proto,$B/%.pb-c,$(wildcard tests/unit/*.proto))
+# Code made from .proto files: included by its name where it belongs, under tests/ by its path below $B.
 $(PROTO:%=%.c): $B/%.pb-c.c: %.proto
 	@mkdir -p $(@D)
 	protoc-c --c_out=$(@D) --proto_path=$(<D) $<
@@ -139,6 +136,16 @@ $(PROTO:%=%.h): %.h: %.c ;
 $(PROTO:%=%.o): %.o: %.c
 	$(CC) $(STD) $(CFLAGS) -fPIC -MMD -MP -c -o $@ $<
 $B/proto.a: $(PROTO:%=%.o); $(archive)
+$B/tools/queryd/%.o: tools/queryd/%.c Makefile | $(PROTO.queryd:%=%.h)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CF) -I$B/tools/queryd -MMD -MP -c -o $@ $<
+
+# --- test programs -------------------------------------------------------------------------------
+# A unit test gets the ground floor and the folders whose headers it includes, without their main.
+
+FOLDERS := supervisor worker tools/queryd tools/tallyctl tools/broker tools/load
+$(foreach f,$(FOLDERS),$(eval $B/$(notdir $f).a: $(call parts,$f); $$(archive)))
+uses     = $(foreach f,$(FOLDERS),$(if $(shell grep -l '"$f/' $1),$B/$(notdir $f).a))
 
 # The generated headers have to be there before anything under tests/ is compiled.
 $B/tests/%.o: tests/%.c Makefile | $(PROTO:%=%.h)
@@ -162,6 +169,7 @@ $B/tests/lib-dump: $B/tests/tools/lib-dump.o $B/libtally.a
 	$(call link,$(LIBS.libtally))
 $B/tests-kafka.a: $(call obj,tests/tools/kafka); $(archive)
 $B/tests/kafka-do $B/tests/kafka-proxy: $B/tests-kafka.a
+$(foreach t,$(TOOLS),$(eval $t: $(call uses,tests/tools/$(notdir $t).c)))
 $(filter-out $B/tests/lib-dump,$(TOOLS)): $B/tests/%: $B/tests/tools/%.o $B/proto.a $B/libshm.a
 	$(call link,$(LIBS.tests))
 

@@ -28,6 +28,8 @@
 #include "shm/err.h"
 #include "shm/host.h"
 
+#define PEEK_AGAIN_NS UINT64_C(200000000)
+
 /* ------------------------------------------------------------------ the handle */
 
 /* Wall time plus the offset that all processes of this instance add. */
@@ -87,6 +89,7 @@ static void detach_table(struct tally *tally)
 	if (tally->attached)
 		table_detach(&tally->table);
 	tally->attached = false;
+	tally->limits_tried = false;
 }
 
 /* Lets go of maps whose generation is no longer in the table. */
@@ -172,8 +175,10 @@ void tally_close(struct tally **handle)
 	if (tally->pid == getpid()) /* a child must not end its parent's maps */
 		prune(tally, true);
 	detach_table(tally);
+	client_limits_drop(tally);
 	if (tally->dirfd >= 0)
 		close(tally->dirfd);
+	free(tally->counts);
 	free(tally->run_dir);
 	free(tally->row);
 	free(tally);
@@ -331,6 +336,41 @@ int client_visit(struct tally *tally, uint32_t partition, client_read_fn *read, 
 		return stood ? stood : err;
 	}
 	return ERR_NOT_READY;
+}
+
+/*
+ * Opening waits for whoever is opening it: LMDB's lock.  That is a worker of a pending
+ * partition, which may hang there, and nobody must hang with it; so one that is pending
+ * (or may be in a moment) is read only when it is open here already.  One that could not
+ * be opened is not tried again at every question.
+ */
+static bool may_peek(const struct tally *tally, uint32_t partition, uint64_t word, uint64_t now)
+{
+	const struct client_part *part = &tally->parts[partition];
+	enum part_state state = table_word_state(word);
+	if (part->env && part->generation == table_word_generation(word))
+		return part->partitions == tally->partitions;
+	if (state != PART_REPLAYING && state != PART_READY && state != PART_DRAINING)
+		return false;
+	return part->unopened != table_word_generation(word) ||
+	       now - part->unopened_at_ns >= PEEK_AGAIN_NS;
+}
+
+int client_peek(struct tally *tally, uint32_t partition, client_read_fn *read, void *arg)
+{
+	struct client_part *part = &tally->parts[partition];
+	struct client_stand stand = {
+		.partition = partition, .word = table_word_of(&tally->table, partition)};
+	uint64_t now = host_boot_ns();
+	if (!table_word_generation(stand.word) || retired(tally) ||
+		!may_peek(tally, partition, stand.word, now))
+		return ERR_NOT_READY;
+	int err = read_once(tally, &stand, read, arg);
+	if (!part->env) {
+		part->unopened = table_word_generation(stand.word);
+		part->unopened_at_ns = now;
+	}
+	return err == ERR_NOT_FOUND ? 0 : err;
 }
 
 int client_unanswered(const struct tally *tally)

@@ -171,7 +171,7 @@ static int see_policy(struct client_names *names, uint64_t hash, bool *fresh)
 /* ------------------------------------------------------------------ rows */
 
 int client_names_note(struct client_names *names, uint32_t number, const char *policy,
-	uint64_t streams, uint64_t bytes)
+	const struct client_sums *sums)
 {
 	void *rows = names->rows;
 	int err = reserve(&rows, &names->rows_cap, names->rows_n, 1, sizeof *names->rows);
@@ -182,8 +182,9 @@ int client_names_note(struct client_names *names, uint32_t number, const char *p
 	names->rows[names->rows_n++] = (struct client_row){
 		.name = number,
 		.policy = hash ? hash : 1,
-		.streams = streams,
-		.bytes = bytes,
+		.streams = sums->streams,
+		.bytes = sums->bytes,
+		.rate = sums->rate,
 	};
 	return 0;
 }
@@ -204,6 +205,7 @@ int client_names_take(struct client_names *names)
 			return err;
 		name->streams = client_add(name->streams, row->streams);
 		name->bytes = client_add(name->bytes, row->bytes);
+		name->rate += row->rate;
 		name->policies += fresh;
 	}
 	names->rows_n = 0;

@@ -57,6 +57,21 @@ static void count_slots(struct tally *tally, struct tally_instance *out)
 	}
 }
 
+static void copy_limits(const struct tally *tally, struct tally_instance *out)
+{
+	const struct table_head *head = tally->table.head;
+	char text[TABLE_TEXT_SIZE];
+	put_word(out->limits_state, sizeof out->limits_state,
+		load_state_word((enum load_state)LOAD(limits_state)));
+	table_limits_error(&tally->table, text);
+	client_text(out->limits_error, sizeof out->limits_error, text, sizeof text);
+	out->limits_version = LOAD(limits_version);
+	out->limits_at_ms = (int64_t)LOAD(limits_at);
+	out->limits_loaded_at_ms = (int64_t)LOAD(limits_loaded_at);
+	out->limits_refused = LOAD(limits_refused);
+	out->limits_tenants = LOAD(limits_tenants);
+}
+
 int tally_instance(struct tally *tally, struct tally_instance *out)
 {
 	if (!tally || !out)
@@ -88,6 +103,7 @@ int tally_instance(struct tally *tally, struct tally_instance *out)
 	out->clock_offset_ms = LOAD(clock_offset_ms);
 	out->alive = table_is_alive(&tally->table, boot);
 	out->stopped = LOAD(stopped) != 0;
+	copy_limits(tally, out);
 	return 0;
 }
 
@@ -162,6 +178,7 @@ static void describe_problems(uint64_t flags, char *to, size_t size)
 		{FLAG_CLOCK_OFF, "clock_off"},
 		{FLAG_LEASE_OVER, "lease_over"},
 		{FLAG_BAD_BATCH, "bad_batch"},
+		{FLAG_UNWRITTEN, "unwritten"},
 	};
 	size_t len = 0;
 	*to = 0;
@@ -231,6 +248,15 @@ static void copy_stats(const struct stats_copy *stats, struct tally_partition *o
 	SAME(readers);
 	SAME(reader_lag);
 	SAME(lookup_errors);
+	SAME(asked_known);
+	SAME(asked_new);
+	SAME(asked_rejected);
+	SAME(asked_failed);
+	SAME(touched);
+	SAME(rated);
+	SAME(sent);
+	SAME(confirmed);
+	SAME(send_errors);
 #undef SAME
 }
 

@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "shm/limits.h"
 #include "shm/store.h"
 #include "shm/table.h"
 #include "shm/tally.h"
@@ -50,7 +51,9 @@ unsigned client_env_count(void);
 struct client_part {
 	struct client_env *env;
 	uint64_t generation;
-	uint32_t partitions; /* the routing it was checked against */
+	uint32_t partitions;	 /* the routing it was checked against */
+	uint64_t unopened;	 /* generation that could not be opened before it was ready ... */
+	uint64_t unopened_at_ns; /* ... and when: CLOCK_BOOTTIME */
 };
 
 /* What an answer stands on: this word of this partition. */
@@ -69,9 +72,15 @@ struct tally {
 	struct table table;
 	/* Copied from the table's head once they have been checked. */
 	uint32_t slots, window, rate;
-	uint32_t partitions; /* the routing of this call: a stream belongs to hash % partitions */
-	void *row;	     /* window_row_size(window) bytes */
-	int64_t now_ms;	     /* of this call; never falls */
+	uint32_t partitions;  /* the routing of this call: a stream belongs to hash % partitions */
+	void *row;	      /* window_row_size(window) bytes */
+	int64_t now_ms;	      /* of this call; never falls */
+	struct limits limits; /* the last that could be used; no map = none */
+	uint64_t limits_at;   /* the head's version when they were looked for */
+	int limits_err;
+	bool limits_tried;
+	uint64_t *counts; /* of buckets: client_limits.c */
+	size_t counts_cap;
 	uint32_t n_stands;
 	struct client_stand stands[TABLE_CAPACITY];
 	struct client_part parts[TABLE_CAPACITY];
@@ -104,6 +113,12 @@ int client_call(struct tally *tally, client_body_fn *body, void *arg);
  * ERR_BUSY, ERR_CORRUPT, ...
  */
 int client_visit(struct tally *tally, uint32_t partition, client_read_fn *read, void *arg);
+
+/*
+ * The same for one that is not ready: 0 when its store could be read.  Nothing
+ * stands on it, so it is for counting only.
+ */
+int client_peek(struct tally *tally, uint32_t partition, client_read_fn *read, void *arg);
 
 struct client_scan {
 	client_read_fn *read;
@@ -149,6 +164,7 @@ static inline uint64_t client_add(uint64_t a, uint64_t b)
 struct client_name {
 	size_t at; /* in the arena */
 	uint64_t hash, streams, bytes;
+	double rate; /* bytes per second */
 	uint32_t policies;
 };
 
@@ -156,7 +172,14 @@ struct client_name {
 struct client_row {
 	uint64_t policy; /* hash of (name, policy) */
 	uint64_t streams, bytes;
+	double rate;
 	uint32_t name; /* index */
+};
+
+/* What a row says of the window and of the rate window. */
+struct client_sums {
+	uint64_t streams, bytes;
+	double rate;
 };
 
 struct client_names {
@@ -182,7 +205,7 @@ int client_names_intern(struct client_names *names, const char *name, uint32_t *
 
 /* Notes a row of (number, policy): counts nothing yet. */
 int client_names_note(struct client_names *names, uint32_t number, const char *policy,
-	uint64_t streams, uint64_t bytes);
+	const struct client_sums *sums);
 
 /* Forgets, or adds up, the rows noted since. */
 void client_names_drop(struct client_names *names);
@@ -190,5 +213,50 @@ int client_names_take(struct client_names *names);
 
 /* Sorts the list, the last thing done with it: by name, or most streams first (then by name). */
 void client_names_sort(struct client_names *names, bool streams_first);
+
+/* --- client_limits.c: limits, and what they count -----------------------------------------------
+ */
+
+struct client_buckets {
+	struct tally *tally;
+	const char *tenant;
+	struct limits_entry entry;
+	uint64_t version;
+	bool by_partition;
+	int32_t only; /* partition; -1 = all that are owned */
+	/* By bucket: 0 is the default one, 1 + i the policy i of the entry. */
+	uint32_t n;
+	uint64_t *read;	    /* of the partition being read */
+	uint64_t *streams;  /* over all that could be read */
+	uint64_t *headroom; /* with limit_scope partition: over all that could be read */
+	struct tally_basis basis;
+};
+
+/* Finds the tenant's limits; all counts are 0.  Valid until the next call on the handle. */
+int client_buckets_start(struct client_buckets *buckets, struct tally *tally, const char *tenant);
+
+/* Which bucket a policy's streams count in. */
+uint32_t client_bucket_of(const struct client_buckets *buckets, const char *policy);
+
+/* Counts one partition into `read`: for how->read. */
+int client_buckets_read(struct client_visit *visit, struct client_buckets *buckets);
+
+/*
+ * Reads what is owned with how->read, which calls client_buckets_read, and adds
+ * it up.  judge(how->arg, partition, err) is called after each, `read` still
+ * being of it.  (how->take is not called.)
+ */
+int client_buckets_scan(struct client_buckets *buckets, const struct client_scan *how,
+	void (*judge)(void *arg, uint32_t partition, int err));
+
+/* Room in the partition just read (limit_scope partition); in all of the instance after the scan. */
+uint64_t client_bucket_room(const struct client_buckets *buckets, uint32_t bucket);
+uint64_t client_bucket_headroom(const struct client_buckets *buckets, uint32_t bucket);
+
+void client_bucket_fill(
+	const struct client_buckets *buckets, uint32_t bucket, struct tally_bucket *out);
+void client_limits_fill(const struct client_buckets *buckets, struct tally_tenant_limits *out);
+
+void client_limits_drop(struct tally *tally);
 
 #endif

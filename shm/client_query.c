@@ -28,6 +28,17 @@ static bool find_tenant(struct client_visit *visit, const char *name, uint32_t *
 	return usage_find_tenant(visit->txn, name, strlen(name), tenant);
 }
 
+/* false: nothing of it is in the window. */
+static bool sums_of(
+	const struct client_visit *visit, const struct window_row *row, struct client_sums *sums)
+{
+	sums->streams = window_row_streams(row, visit->now_minute);
+	sums->bytes = window_row_bytes(row, visit->now_minute);
+	sums->rate =
+		sums->bytes ? window_row_rate(row, visit->tally->now_ms, visit->tally->rate) : 0;
+	return sums->streams || sums->bytes;
+}
+
 /* ------------------------------------------------------------------ one tenant, by policy */
 
 struct by_policy {
@@ -41,16 +52,15 @@ static int note_policy(struct by_policy *ask, struct client_visit *visit, uint32
 	int policy, const struct window_row *row)
 {
 	char name[USAGE_NAME_SIZE + 1];
+	struct client_sums sums;
 	uint32_t number;
-	uint64_t streams = window_row_streams(row, visit->now_minute);
-	uint64_t bytes = window_row_bytes(row, visit->now_minute);
-	if (!streams && !bytes)
+	if (!sums_of(visit, row, &sums))
 		return 0;
 	if (!usage_policy_name(visit->txn, tenant, (uint32_t)policy, name))
 		return ERR_CORRUPT;
 	int err = client_names_intern(&ask->names, name, &number);
 	if (!err)
-		err = client_names_note(&ask->names, number, "", streams, bytes);
+		err = client_names_note(&ask->names, number, "", &sums);
 	return err;
 }
 
@@ -97,6 +107,7 @@ int tally_tenant(struct tally *tally, const char *tenant, struct tally_usage *ou
 		const struct client_name *policy = &ask.names.list[i];
 		out->streams = client_add(out->streams, policy->streams);
 		out->bytes = client_add(out->bytes, policy->bytes);
+		out->bytes_per_sec += policy->rate;
 		out->policies += policy->streams || policy->bytes;
 	}
 	client_text(out->tenant, sizeof out->tenant, tenant, USAGE_NAME_SIZE);
@@ -235,15 +246,14 @@ static int note_tenant(
 	uint32_t number;
 	int policy = -1, err = 0;
 	while (!err && client_next_row(visit, tenant, &policy, &row)) {
-		uint64_t streams = window_row_streams(&row, visit->now_minute);
-		uint64_t bytes = window_row_bytes(&row, visit->now_minute);
-		if (!streams && !bytes)
+		struct client_sums sums;
+		if (!sums_of(visit, &row, &sums))
 			continue;
 		if (!usage_policy_name(visit->txn, tenant, (uint32_t)policy, policy_name))
 			return ERR_CORRUPT;
 		err = client_names_intern(&ask->names, name, &number);
 		if (!err)
-			err = client_names_note(&ask->names, number, policy_name, streams, bytes);
+			err = client_names_note(&ask->names, number, policy_name, &sums);
 	}
 	return err;
 }
@@ -294,6 +304,7 @@ static void copy_tenants(
 			.streams = name->streams,
 			.bytes = name->bytes,
 			.policies = name->policies,
+			.bytes_per_sec = name->rate,
 			.basis = ask->basis,
 		};
 		client_text(to->tenant, sizeof to->tenant, client_name_text(&ask->names, name),

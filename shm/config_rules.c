@@ -133,11 +133,68 @@ static int check_lease(struct config_source *source, const struct config *config
 		config->commit_allowance_ms);
 }
 
+static unsigned line_of(const struct config_source *source, const char *section, const char *key)
+{
+	return source->line[config_option_index(config_option_find(section, key))];
+}
+
+/* Several processes can share a port only when it is known to all of them. */
+static int check_shared(struct config_source *source, const struct config *config)
+{
+	const struct {
+		const char *key, *address;
+	} listens[] = {{"http_listen", config->http_listen}, {"grpc_listen", config->grpc_listen}};
+
+	for (size_t i = 0; config->query_processes > 1 && i < sizeof(listens) / sizeof(*listens);
+		i++) {
+		char host[CONFIG_TEXT_SIZE], name[CONFIG_VALUE_SIZE];
+		unsigned line = line_of(source, "query", listens[i].key);
+		uint16_t port;
+
+		if (config_listen_split(listens[i].address, host, sizeof(host), &port) || port)
+			continue;
+		snprintf(name, sizeof(name), "query.%s", listens[i].key);
+		return config_fail(source, line ? line : line_of(source, "query", "processes"),
+			name, "port 0 cannot be shared by query.processes: %u; write a port",
+			config->query_processes);
+	}
+	return 0;
+}
+
+/* Files for TLS that make no sense without another one. */
+static int check_tls(struct config_source *source, const struct config *config)
+{
+	const struct {
+		const char *key, *value, *other, *other_value;
+	} pairs[] = {
+		{"grpc_tls_cert", config->grpc_tls_cert, "grpc_tls_key", config->grpc_tls_key},
+		{"grpc_tls_key", config->grpc_tls_key, "grpc_tls_cert", config->grpc_tls_cert},
+		{"grpc_tls_client_ca", config->grpc_tls_client_ca, "grpc_tls_cert",
+			config->grpc_tls_cert},
+	};
+
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
+		char name[CONFIG_VALUE_SIZE];
+
+		if (!pairs[i].value[0] || pairs[i].other_value[0])
+			continue;
+		snprintf(name, sizeof(name), "query.%s", pairs[i].key);
+		return config_fail(source, line_of(source, "query", pairs[i].key), name,
+			"has no use without query.%s; write that too, or take this out",
+			pairs[i].other);
+	}
+	return 0;
+}
+
 int config_check_rules(struct config_source *source, const struct config *config)
 {
 	int err = check_required(source);
 
 	for (size_t i = 0; err == 0 && i < sizeof(rules) / sizeof(rules[0]); i++)
 		err = check_rule(source, config, &rules[i]);
-	return err ? err : check_lease(source, config);
+	if (!err)
+		err = check_lease(source, config);
+	if (!err)
+		err = check_shared(source, config);
+	return err ? err : check_tls(source, config);
 }

@@ -2,7 +2,8 @@
  * config_yaml.h - YAML made plain: libyaml's events, without what an option file does not need.
  *
  * Anchors, aliases, tags and nulls are refused, so every value has one line
- * and one meaning, and no file can grow or loop.  Inside config*.c only.
+ * and one meaning, and no file can grow or loop.  Inside config*.c, and for
+ * limits.yaml (supervisor/limits_yaml.c).
  */
 #ifndef TALLY_SHM_CONFIG_YAML_H
 #define TALLY_SHM_CONFIG_YAML_H

@@ -24,6 +24,9 @@
 #define LIMITS_VERSION 1 /* of the layout */
 #define LIMIT_NONE     UINT64_MAX
 
+#define LIMITS_NAME_MAX	   256 /* bytes of a tenant's or policy's name; 1 at least */
+#define LIMITS_STREAMS_MAX UINT64_C(1000000000000) /* largest limit that an operator can write */
+
 enum limit_scope {
 	LIMIT_INSTANCE, /* share = ceil(limit x owned / all), against the sum over the owned partitions */
 	LIMIT_PARTITION /* share = ceil(limit / all), for each partition */

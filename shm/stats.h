@@ -44,7 +44,8 @@ enum worker_flag {
 	FLAG_STALLED = 4,     /* the log has more, but nothing arrives */
 	FLAG_CLOCK_OFF = 8,   /* wall time has stepped */
 	FLAG_LEASE_OVER = 16, /* no commits */
-	FLAG_BAD_BATCH = 32   /* the broker's data cannot be read at the current offset */
+	FLAG_BAD_BATCH = 32,  /* the broker's data cannot be read at the current offset */
+	FLAG_UNWRITTEN = 64   /* what was admitted cannot be written to Kafka: kept, tried again */
 };
 
 /* clang-format off */

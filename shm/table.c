@@ -59,6 +59,12 @@ static const char *const group_words[GROUP_STATES] = {
 	[GROUP_NOT_ALLOWED] = "not_allowed",
 };
 
+static const char *const load_words[LOAD_STATES] = {
+	[LOAD_NONE] = "none",
+	[LOAD_OK] = "ok",
+	[LOAD_REFUSED] = "refused",
+};
+
 const char *part_state_word(enum part_state state)
 {
 	return (unsigned)state < PART_STATES ? state_words[state] : "unknown";
@@ -72,6 +78,11 @@ const char *part_death_word(enum part_death death)
 const char *group_state_word(enum group_state state)
 {
 	return (unsigned)state < GROUP_STATES ? group_words[state] : "unknown";
+}
+
+const char *load_state_word(enum load_state state)
+{
+	return (unsigned)state < LOAD_STATES ? load_words[state] : "unknown";
 }
 
 static struct table_slot *slots_of(void *map)
@@ -152,6 +163,20 @@ void table_publish(
 	atomic_store_explicit(
 		&slot->changed_at, (uint64_t)host_wall_ms() * 1000000, memory_order_relaxed);
 	atomic_store_explicit(&slot->word, table_word(state, generation), memory_order_release);
+}
+
+/* The count is odd meanwhile, and another one afterwards: a reader takes all of a text or none. */
+void table_set_limits_error(struct table *table, const char *text)
+{
+	struct table_head *head = table_head_mut(table);
+	uint64_t words[TABLE_TEXT_SIZE / 8] = {0};
+	uint32_t change = atomic_load_explicit(&head->limits_change, memory_order_relaxed);
+	memcpy(words, text, strnlen(text, sizeof words - 1));
+	atomic_store_explicit(&head->limits_change, change + 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+	for (size_t i = 0; i < TABLE_TEXT_SIZE / 8; i++)
+		atomic_store_explicit(&head->limits_error[i], words[i], memory_order_relaxed);
+	atomic_store_explicit(&head->limits_change, change + 2, memory_order_release);
 }
 
 /* ------------------------------------------------------------------ reader */
@@ -247,6 +272,24 @@ uint64_t table_word_of(const struct table *table, uint32_t partition)
 	if (!in_range(table, partition))
 		return 0;
 	return atomic_load_explicit(&slot_of(table, partition)->word, memory_order_acquire);
+}
+
+void table_limits_error(const struct table *table, char text[TABLE_TEXT_SIZE])
+{
+	const struct table_head *head = table->head;
+	uint64_t words[TABLE_TEXT_SIZE / 8];
+	uint32_t before, after;
+	int tries = 0;
+	do {
+		before = atomic_load_explicit(&head->limits_change, memory_order_acquire);
+		for (size_t i = 0; i < TABLE_TEXT_SIZE / 8; i++)
+			words[i] =
+				atomic_load_explicit(&head->limits_error[i], memory_order_relaxed);
+		atomic_thread_fence(memory_order_acquire);
+		after = atomic_load_explicit(&head->limits_change, memory_order_relaxed);
+	} while ((before != after || before % 2) && ++tries < 100);
+	memcpy(text, words, TABLE_TEXT_SIZE);
+	text[before != after || before % 2 ? 0 : TABLE_TEXT_SIZE - 1] = 0;
 }
 
 bool table_is_ready(const struct table *table, uint32_t partition, uint64_t word, uint64_t boot_ns)

@@ -34,10 +34,11 @@
 #include "shm/segment.h"
 
 #define TABLE_NAME	 "table"
-#define TABLE_VERSION	 2
+#define TABLE_VERSION	 3
 #define TABLE_CAPACITY	 1024 /* most partitions that one instance can serve */
 #define TABLE_TOPIC_SIZE 256
 #define TABLE_NAME_SIZE	 64
+#define TABLE_TEXT_SIZE	 512
 
 enum part_state {
 	PART_FREE,	/* not ours */
@@ -82,6 +83,15 @@ enum group_state {
 	GROUP_STATES
 };
 const char *group_state_word(enum group_state state);
+
+/* What came of the last attempt to load the limits of tenants. */
+enum load_state {
+	LOAD_NONE,    /* no file is configured: the defaults hold */
+	LOAD_OK,      /* what the file says holds */
+	LOAD_REFUSED, /* what held before holds on; limits_error says why */
+	LOAD_STATES
+};
+const char *load_state_word(enum load_state state);
 
 /* A word: 4 bits of state, 60 bits of generation. */
 #define TABLE_GENERATION_MAX ((UINT64_C(1) << 60) - 1)
@@ -142,13 +152,25 @@ struct table_head {
 	_Atomic uint32_t stopped;     /* 1: the supervisor has stopped in order */
 	_Atomic uint32_t query_pid;
 	_Atomic uint32_t query_restarts;
-	_Atomic uint64_t limits_version;
-	_Atomic uint64_t rebalances; /* assignments received */
+	_Atomic uint64_t limits_version; /* of the file `limits`, set after its rename; 0 = none */
+	_Atomic uint64_t rebalances;	 /* assignments received */
 	_Atomic uint64_t lost_events;
 	_Atomic uint32_t topic_partitions; /* that the topic has, served or not; 0 = not known */
+	/* Limits of tenants: what came of loading them. */
+	_Atomic uint32_t limits_state;	   /* enum load_state */
+	_Atomic uint64_t limits_at;	   /* Unix ms of the last attempt */
+	_Atomic uint64_t limits_loaded_at; /* Unix ms of the last that was taken */
+	_Atomic uint32_t limits_refused;   /* attempts that were not */
+	_Atomic uint32_t limits_tenants;   /* with limits of their own */
+	_Atomic uint32_t limits_change;	   /* odd while limits_error is being written */
+	uint32_t reserved1;
+	_Atomic uint64_t limits_error[TABLE_TEXT_SIZE / 8]; /* of the last one refused */
 };
 _Static_assert(offsetof(struct table_head, partitions) == 784, "file format");
 _Static_assert(offsetof(struct table_head, topic_partitions) == 832, "file format");
+_Static_assert(offsetof(struct table_head, limits_at) == 840, "file format");
+_Static_assert(offsetof(struct table_head, limits_error) == 872, "file format");
+_Static_assert(sizeof(struct table_head) == 1408, "file format");
 
 /* Slots start on their own page, after the head. */
 #define TABLE_SLOTS_AT	  4096
@@ -190,6 +212,9 @@ struct table_slot *table_slot_mut(struct table *table, uint32_t partition);
 void table_publish(
 	struct table *table, uint32_t partition, enum part_state state, uint64_t generation);
 
+/* Says why limits were refused; "" when they were taken.  Cut to fit. */
+void table_set_limits_error(struct table *table, const char *text);
+
 /* --- reader: everybody ------------------------------------------------------------------- */
 
 /*
@@ -208,6 +233,9 @@ int table_read(const struct table *table, uint32_t partition, struct table_entry
 
 /* The word alone: one acquire load.  0 (free) when out of range. */
 uint64_t table_word_of(const struct table *table, uint32_t partition);
+
+/* The text of table_set_limits_error, whole; "" also when it never stands still. */
+void table_limits_error(const struct table *table, char text[TABLE_TEXT_SIZE]);
 
 /* Ready as defined above, for the generation that `word` names. */
 bool table_is_ready(const struct table *table, uint32_t partition, uint64_t word, uint64_t boot_ns);

@@ -112,6 +112,15 @@ struct tally_instance {
 	int64_t clock_offset_ms;
 	int alive;   /* the supervisor is running and its heartbeat is fresh */
 	int stopped; /* it has stopped in order */
+	/* Limits of tenants, and what came of the last attempt to load them: "none" (no file is
+	 * configured, the defaults hold), "ok", or "refused" (what held before holds on). */
+	char limits_state[16];
+	char limits_error[512];	     /* why it was refused; "" when it was not */
+	uint64_t limits_version;     /* grows with each load that is taken; 0 = none yet */
+	int64_t limits_at_ms;	     /* of the last attempt; 0 = none yet */
+	int64_t limits_loaded_at_ms; /* of the last one that was taken */
+	uint32_t limits_refused;     /* attempts that were refused, since tallyd started */
+	uint32_t limits_tenants;     /* with an entry of their own */
 };
 int tally_instance(struct tally *tally, struct tally_instance *out);
 
@@ -153,6 +162,13 @@ struct tally_partition {
 	uint64_t gaps, gap_offsets, streams_stored, swept, policy_overflow, quarantined, outbox;
 	uint64_t commit_ns_last, commit_ns_max;
 	uint64_t store_bytes, map_bytes, readers, reader_lag, lookup_errors;
+	/* Of its process: streams that were asked about, by what became of them, ... */
+	uint64_t asked_known, asked_new, asked_rejected, asked_failed;
+	uint64_t touched; /* accepted from the map by a query process */
+	uint64_t rated;	  /* keys of UpdateRates */
+	/* ... and records to Kafka: handed over, confirmed, producers given up.  `outbox`
+	 * above: records that are not back yet. */
+	uint64_t sent, confirmed, send_errors;
 };
 
 /* Partitions that are not free, in order, at most cap; *n = how many there are. */
@@ -174,9 +190,10 @@ struct tally_basis {
 
 struct tally_usage {
 	char tenant[257];
-	uint64_t streams;  /* active now */
-	uint64_t bytes;	   /* over the window */
-	uint32_t policies; /* with at least one active stream or byte */
+	uint64_t streams;     /* active now */
+	uint64_t bytes;	      /* over the window */
+	uint32_t policies;    /* with at least one active stream or byte */
+	double bytes_per_sec; /* over the rate window */
 	struct tally_basis basis;
 };
 
@@ -282,18 +299,21 @@ int tally_lookup(struct tally *tally, const char *tenant, struct tally_lookup *s
  * A bucket: what one limit of a tenant counts.  The default one (policy "") has all
  * streams but those of policies with a limit of their own.
  *
- * share: what this instance may admit: ceil(limit x owned / partitions) against the
- * sum over its partitions (limit_scope instance), or ceil(limit / partitions) for
- * each partition (limit_scope partition).
- * streams: active ones, over the partitions that share is meant for; those that are
- * owned but not ready right now count as far as their store says.
+ * share: what this instance may admit.  limit_scope instance: ceil(limit x owned /
+ * partitions), against the sum over its partitions.  limit_scope partition:
+ * ceil(limit / partitions) in each of them, added up here.
+ * streams: active ones.  Those of partitions that are owned but not ready right now
+ * count, too, as far as their store can be read (a pending one only when this handle
+ * has read it before): the share is made for all that is owned.
+ * headroom: how many more could come in: share - streams, not below 0; with
+ * limit_scope partition that of each partition, added up.
  */
 struct tally_bucket {
 	char policy[257];
 	uint64_t limit; /* TALLY_UNLIMITED = none */
 	uint64_t share; /* TALLY_UNLIMITED = none */
 	uint64_t streams;
-	uint64_t headroom; /* share - streams, not below 0 */
+	uint64_t headroom; /* TALLY_UNLIMITED = no limit */
 };
 
 struct tally_tenant_limits {
@@ -301,15 +321,23 @@ struct tally_tenant_limits {
 	int is_default;	  /* the limit of its default bucket is the default limit */
 	int dry_run;	  /* nothing is rejected, would-be rejections are counted */
 	int by_partition; /* limit_scope is partition */
-	uint64_t version; /* of the limits; 0 = none have been published */
+	uint64_t version; /* of the limits; 0 = none have been published: nothing is limited */
 	struct tally_basis basis;
 };
 
 /*
  * The default bucket first, then policies with an own limit, by name; at most cap,
- * *n = how many there are.  partition < 0: of all that are owned; else of that one
- * alone (what limit_scope partition judges by).  A tenant that nobody has heard of
- * has buckets with no streams.  TALLY_ESTALE, TALLY_ENOTREADY: no partition is owned.
+ * *n = how many there are.  partition < 0: over all that are owned; else that one alone
+ * with its part of the limit, ceil(limit / partitions): what limit_scope partition judges
+ * by.  `limits` may be NULL.  A tenant that nobody has heard of has buckets, too.
+ *
+ * 0 also when none of the owned partitions is ready: see basis.  TALLY_ENOTREADY: none is
+ * owned, or not the one that was asked for; TALLY_ESTALE: tallyd is gone, and nothing is
+ * ready any more; TALLY_EFORMAT, TALLY_ECORRUPT: the limits cannot be read (when new ones
+ * cannot, the ones before them stay in use).
+ *
+ * tally_still_valid speaks of the partitions that were ready: what others hold is counted
+ * as it was seen.
  */
 int tally_buckets(struct tally *tally, const char *tenant, int32_t partition,
 	struct tally_tenant_limits *limits, struct tally_bucket *out, size_t cap, size_t *n);
@@ -322,17 +350,20 @@ int tally_buckets(struct tally *tally, const char *tenant, int32_t partition,
 enum tally_verdict {
 	TALLY_KNOWN = 0, /* active: will be accepted */
 	TALLY_NEW,	 /* not active, and there is room */
-	TALLY_FULL	 /* not active, and its bucket has no room: will be rejected */
+	TALLY_FULL /* not active, and its bucket has no room: will be rejected (but see dry_run) */
 };
 struct tally_check {
 	uint64_t hash;
 	const char *policy;  /* NULL = "" */
 	uint64_t generation; /* of the partition; 0 = not answered */
 	uint32_t partition;
-	int result; /* 0, or TALLY_ENOTREADY, or why its store cannot be read */
-	enum tally_verdict verdict;
+	int result;		    /* 0, or TALLY_ENOTREADY, or why its store cannot be read */
+	enum tally_verdict verdict; /* when result is 0 */
 };
-/* hash and policy are given, the rest is filled.  0 also when some could not be answered. */
+/*
+ * hash and policy are given, the rest is filled.  0 also when some (or all) could not be
+ * answered: see `result` of each.  `limits` may be NULL.  Other errors as tally_buckets.
+ */
 int tally_check(struct tally *tally, const char *tenant, struct tally_check *streams, size_t n,
 	struct tally_tenant_limits *limits);
 

@@ -119,6 +119,29 @@ void window_row_remove_stream(struct window_row *row, uint32_t minute)
 }
 
 /*
+ * The minutes from `first` to the row's base, as two runs of slots (the second starts
+ * at slot 0): reading rows is most of what readers do, and a division for each minute
+ * was most of that.
+ */
+struct runs {
+	uint32_t at, n, rest;
+};
+
+static struct runs row_runs(const struct window_row *row, uint32_t first)
+{
+	struct runs runs = {0};
+	uint32_t n;
+
+	if (row->base == 0 || first > row->base)
+		return runs;
+	n = row->base - first + 1;
+	runs.at = first % row->slots;
+	runs.n = n < row->slots - runs.at ? n : row->slots - runs.at;
+	runs.rest = n - runs.n;
+	return runs;
+}
+
+/*
  * The minutes that are both in the row and in the window ending at now_minute.
  * Minutes after now_minute are active (window_active), so the row's base is the end.
  */
@@ -130,27 +153,64 @@ static uint32_t overlap_first(const struct window_row *row, uint32_t now_minute)
 	return first > row_oldest(row) ? first : row_oldest(row);
 }
 
-uint64_t window_row_streams(const struct window_row *row, uint32_t now_minute)
+static uint64_t sum_counts(const uint32_t *count, uint32_t n)
 {
 	uint64_t sum = 0;
 
-	if (row->base == 0)
-		return 0;
-	for (uint64_t m = overlap_first(row, now_minute); m <= row->base; m++)
-		sum += row->count[m % row->slots];
+	for (uint32_t i = 0; i < n; i++)
+		sum += count[i];
 	return sum;
+}
+
+static uint64_t sum_bytes(uint64_t sum, const uint64_t *bytes, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (__builtin_add_overflow(sum, bytes[i], &sum))
+			return UINT64_MAX;
+	return sum;
+}
+
+uint64_t window_row_streams(const struct window_row *row, uint32_t now_minute)
+{
+	struct runs runs = row_runs(row, overlap_first(row, now_minute));
+
+	return sum_counts(row->count + runs.at, runs.n) + sum_counts(row->count, runs.rest);
 }
 
 uint64_t window_row_bytes(const struct window_row *row, uint32_t now_minute)
 {
+	struct runs runs = row_runs(row, overlap_first(row, now_minute));
+
+	return sum_bytes(sum_bytes(0, row->bytes + runs.at, runs.n), row->bytes, runs.rest);
+}
+
+/* (minutes - 1) whole ones and what has passed of the present one, at least 1 s. */
+static double rate_span(int64_t now_ms, uint32_t minutes)
+{
+	int64_t passed_ms = now_ms > 0 ? now_ms % 60000 : 0;
+
+	if (passed_ms < 1000)
+		passed_ms = 1000;
+	return (double)(minutes - 1) * 60 + (double)passed_ms / 1000;
+}
+
+static uint32_t rate_minutes_of(uint32_t minutes)
+{
+	return minutes < 1 ? 1 : minutes > RATE_MINUTES ? RATE_MINUTES : minutes;
+}
+
+double window_row_rate(const struct window_row *row, int64_t now_ms, uint32_t rate_minutes)
+{
+	uint32_t now_minute = window_minute_of_ms(now_ms), minutes = rate_minutes_of(rate_minutes);
+	uint32_t first = now_minute >= minutes ? now_minute - minutes + 1 : 0;
+	uint32_t last = row->base < now_minute ? row->base : now_minute;
 	uint64_t sum = 0;
 
-	if (row->base == 0)
-		return 0;
-	for (uint64_t m = overlap_first(row, now_minute); m <= row->base; m++)
-		if (__builtin_add_overflow(sum, row->bytes[m % row->slots], &sum))
-			return UINT64_MAX;
-	return sum;
+	if (first < row_oldest(row))
+		first = row_oldest(row);
+	for (uint64_t m = first; row->base != 0 && m <= last; m++)
+		sum = sum_bytes(sum, &row->bytes[m % row->slots], 1);
+	return (double)sum / rate_span(now_ms, minutes);
 }
 
 void window_rate_add(
@@ -173,17 +233,11 @@ double window_rate(const uint32_t bucket[RATE_MINUTES], uint32_t last_minute, in
 	uint32_t rate_minutes)
 {
 	int64_t now_minute = window_minute_of_ms(now_ms);
-	int64_t passed_ms = now_ms > 0 ? now_ms % 60000 : 0;
 	uint64_t sum = 0;
 
-	if (rate_minutes < 1)
-		rate_minutes = 1;
-	if (rate_minutes > RATE_MINUTES)
-		rate_minutes = RATE_MINUTES;
+	rate_minutes = rate_minutes_of(rate_minutes);
 	for (int64_t m = now_minute - rate_minutes + 1; m <= now_minute; m++)
 		if (m >= 0 && m <= last_minute && m > (int64_t)last_minute - RATE_MINUTES)
 			sum += bucket[m % RATE_MINUTES];
-	if (passed_ms < 1000)
-		passed_ms = 1000;
-	return (double)sum / ((double)(rate_minutes - 1) * 60 + (double)passed_ms / 1000);
+	return (double)sum / rate_span(now_ms, rate_minutes);
 }

@@ -96,4 +96,10 @@ void window_rate_add(
 double window_rate(const uint32_t bucket[RATE_MINUTES], uint32_t last_minute, int64_t now_ms,
 	uint32_t rate_minutes);
 
+/*
+ * The same over the bytes of a row.  Of a window shorter than the rate's time, what is
+ * left of it counts.
+ */
+double window_row_rate(const struct window_row *row, int64_t now_ms, uint32_t rate_minutes);
+
 #endif

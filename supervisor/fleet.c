@@ -291,8 +291,9 @@ static void look_at(struct part *part, uint64_t now)
 	if (!stats_pread(rundir_fd(part->fleet->opt.rundir), name, &stats) &&
 		stats.generation == part->generation && stats.pid == (uint64_t)part->child.pid) {
 		crash_progress(&part->crash, stats.next_offset);
-		part->waits = stats.flags & (FLAG_DEGRADED | FLAG_STORE_FULL | FLAG_STALLED |
-						    FLAG_LEASE_OVER | FLAG_BAD_BATCH);
+		part->waits =
+			stats.flags & (FLAG_DEGRADED | FLAG_STORE_FULL | FLAG_STALLED |
+					      FLAG_LEASE_OVER | FLAG_BAD_BATCH | FLAG_UNWRITTEN);
 		if (stats.heartbeat > beat)
 			beat = stats.heartbeat;
 	}

@@ -3,7 +3,7 @@
  *
  *	config -> run directory (lock) -> table -> group, fleet, query process -> loop
  *	SIGTERM -> fleet_stop -> group_close -> query_stop -> out
- *	SIGHUP  -> log_level and clock_offset anew
+ *	SIGHUP  -> reload
  *
  * Moves no data, opens no store, waits for no lock that a child could hold.
  *
@@ -29,17 +29,17 @@
 #include "shm/log.h"
 #include "shm/table.h"
 #include "supervisor/fleet.h"
-#include "supervisor/fleet_retry.h"
 #include "supervisor/group.h"
 #include "supervisor/kafka_version.h"
+#include "supervisor/limits_load.h"
 #include "supervisor/notify.h"
+#include "supervisor/publish.h"
 #include "supervisor/query.h"
+#include "supervisor/reload.h"
 #include "supervisor/rundir.h"
 #include "supervisor/setup.h"
 
-#define HEARTBEAT_LOST_MS 5000
-#define EXIT_FATAL	  1 /* the Kafka client is at its end: start again */
-#define EXIT_FENCED	  3 /* another member has our group.instance.id: do not restart at once */
+#define EXIT_FENCED 3 /* another member has our group.instance.id: do not restart at once */
 
 struct daemon {
 	const char *config_path;
@@ -50,6 +50,7 @@ struct daemon {
 	struct fleet *fleet;
 	struct group *group;
 	struct query *query;
+	struct limits_load *limits;
 	ev_signal sigterm, sigint, sighup, sigchld;
 	ev_timer tick, last_resort;
 	enum group_state group_state;
@@ -213,27 +214,26 @@ static void on_stop_signal(struct ev_loop *loop, ev_signal *w, int revents)
 static void on_reload(struct ev_loop *loop, ev_signal *w, int revents)
 {
 	struct daemon *d = w->data;
-	static struct config fresh;
-	struct config_error error;
+	struct reload what = {
+		.config_path = d->config_path,
+		.setup = &d->setup,
+		.table = &d->table,
+		.group = d->group,
+		.fleet = d->fleet,
+		.limits = d->limits,
+		.query = d->query,
+	};
 	(void)loop;
 	(void)revents;
 	notify_reloading();
-	if (config_load(d->config_path, &fresh, &error)) {
-		char text[600];
-		log_error("reload.refused", "error=%s", log_quote(text, sizeof text, error.line));
-	} else {
-		log_set_level((enum log_level)fresh.log_level);
-		d->setup.config.log_level = fresh.log_level; /* for workers that start later */
-		atomic_store(&table_head_mut(&d->table)->clock_offset_ms, fresh.clock_offset_ms);
-		log_info("reload.done", "log_level=%u clock_offset_ms=%" PRId64, fresh.log_level,
-			fresh.clock_offset_ms);
-		config_free(&fresh);
-		setup_renew_secrets(d->config_path, &d->setup);
-		if (d->setup.config.n_secret_files) {
-			group_renew_credentials(d->group);
-			fleet_retry(d->fleet);
-		}
-	}
+	if (!reload(&what))
+		notify_ready();
+}
+
+/* The last thing of a reload. */
+static void on_limits(void *arg)
+{
+	(void)arg;
 	notify_ready();
 }
 
@@ -245,7 +245,7 @@ static void reap_strangers(struct daemon *d)
 		info.si_pid = 0;
 		if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid)
 			return;
-		bool ours = (uint32_t)info.si_pid == atomic_load(&d->table.head->query_pid);
+		bool ours = d->query && query_owns(d->query, info.si_pid);
 		for (uint32_t p = 0; !ours && p < TABLE_CAPACITY; p++)
 			ours = atomic_load(&table_slot_mut(&d->table, p)->pid) ==
 			       (uint32_t)info.si_pid;
@@ -272,7 +272,8 @@ static void on_tick(struct ev_loop *loop, ev_timer *w, int revents)
 		reap_strangers(d);
 	fleet_tick(d->fleet);
 	fleet_status(d->fleet, &status);
-	notify_status(&status, d->group_state);
+	notify_status(
+		&status, d->group_state, atomic_load(&d->table.head->limits_state) == LOAD_REFUSED);
 	uint64_t silent = host_boot_ns() - group_polled_at(d->group);
 	notify_watchdog(silent < (uint64_t)d->setup.config.max_poll_interval_ms * 1000000 / 2);
 }
@@ -299,34 +300,6 @@ static void start_watchers(struct daemon *d)
 }
 
 /* --------------------------------------------------------------------------------- start */
-
-static void copy_text(char *to, size_t size, const char *from)
-{
-	snprintf(to, size, "%s", from);
-}
-
-static int make_table(struct daemon *d)
-{
-	static struct table_head facts; /* zeroed; large */
-	facts.nonce = host_random();
-	facts.pid_namespace = host_pid_namespace();
-	facts.started_at = (uint64_t)host_wall_ms() * 1000000;
-	facts.supervisor_pid = (uint32_t)getpid();
-	facts.capacity = TABLE_CAPACITY;
-	facts.window_minutes = d->setup.config.active_window_ms / 60000;
-	facts.rate_minutes = d->setup.config.rate_window_ms / 60000;
-	facts.lost_timeout_ms = HEARTBEAT_LOST_MS;
-	atomic_store(&facts.clock_offset_ms, d->setup.config.clock_offset_ms);
-	atomic_store(&facts.heartbeat, host_boot_ns());
-	copy_text(facts.topic, sizeof facts.topic, d->setup.config.topic);
-	copy_text(facts.group, sizeof facts.group, d->setup.config.group);
-	copy_text(facts.zone, sizeof facts.zone, d->setup.config.zone);
-	copy_text(facts.instance, sizeof facts.instance, d->setup.config.instance);
-	int err = host_boot_id(facts.boot_id);
-	if (!err)
-		err = table_create(rundir_fd(d->rundir), &facts, &d->table);
-	return err ? err : table_install(rundir_fd(d->rundir), &d->table);
-}
 
 static void start_fleet(struct daemon *d)
 {
@@ -370,6 +343,7 @@ static void start_query(struct daemon *d)
 		.program = d->setup.query_program,
 		.loop = d->loop,
 		.table = &d->table,
+		.dirfd = rundir_fd(d->rundir),
 		.arg = d,
 		.stopped = on_query_stopped,
 	};
@@ -377,26 +351,33 @@ static void start_query(struct daemon *d)
 		query_start(&options, &d->query);
 }
 
+static void watch_limits(struct daemon *d)
+{
+	struct limits_load_options options = {
+		.loop = d->loop, .table = &d->table, .arg = d, .done = on_limits};
+	limits_load_watch(d->limits, &options);
+}
+
 static int start(struct daemon *d)
 {
+	struct config_error error;
 	char why[512];
+	if (limits_load_new(&d->setup.config, &d->limits, &error))
+		return setup_fail("", error.line);
 	if (rundir_open(d->setup.config.run_dir, d->setup.config.reader_group, &d->rundir, why))
 		return setup_fail("run_dir", why);
-	int err = make_table(d);
-	if (err)
-		return setup_fail(d->setup.config.run_dir,
-			       err == ERR_FULL ? "the file system is full; make room for the table"
-					       : err_text(err))
-			       ? EXIT_FATAL
-			       : 0;
+	int failed = publish(&d->setup.config, rundir_fd(d->rundir), d->limits, &d->table);
+	if (failed)
+		return failed;
 	/* Not the default loop: that one reaps every child behind our pidfds. */
 	d->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV);
 	must(d->loop);
 	start_fleet(d);
-	int failed = start_group(d);
+	failed = start_group(d);
 	if (failed)
 		return failed;
 	start_watchers(d);
+	watch_limits(d);
 	start_query(d);
 	return 0;
 }
@@ -423,6 +404,7 @@ static void finish(struct daemon *d)
 	alarm(10);
 	bool freed = group_free(&d->group, d->group_closed && !d->exit_code);
 	query_free(&d->query);
+	limits_load_free(&d->limits);
 	fleet_free(&d->fleet);
 	table_detach(&d->table);
 	rundir_close(&d->rundir);
@@ -484,7 +466,8 @@ static int usage(FILE *out, int code)
 	      "       tallyd --print-config | --version | --help\n"
 	      "\n"
 	      "  -c, --config FILE   configuration (see tally.yaml)\n"
-	      "  -t, --test          check the configuration and exit: 0 good, 2 bad\n"
+	      "  -t, --test          check the configuration and the limits, and exit: 0 good, 2 "
+	      "bad\n"
 	      "      --print-config  print every option with default, unit and prose\n",
 		out);
 	return code;
@@ -492,7 +475,11 @@ static int usage(FILE *out, int code)
 
 static int test_config(struct daemon *d)
 {
+	struct config_error error;
 	int code = setup_load(d->config_path, &d->setup);
+	if (!code && limits_load_new(&d->setup.config, &d->limits, &error))
+		code = setup_fail("", error.line);
+	limits_load_free(&d->limits);
 	if (!code)
 		printf("%s: ok\n", d->config_path);
 	config_free(&d->setup.config);

@@ -27,10 +27,11 @@ void notify_stopping(void)
 	sd_notify(0, "STOPPING=1");
 }
 
-void notify_status(const struct fleet_status *s, enum group_state group)
+void notify_status(const struct fleet_status *s, enum group_state group, int limits_refused)
 {
-	sd_notifyf(0, "STATUS=%s: %u of %u partitions ready, %u replaying, %u pending, %u failed",
-		group_state_word(group), s->ready, s->owned, s->replaying, s->pending, s->failed);
+	sd_notifyf(0, "STATUS=%s: %u of %u partitions ready, %u replaying, %u pending, %u failed%s",
+		group_state_word(group), s->ready, s->owned, s->replaying, s->pending, s->failed,
+		limits_refused ? "; LIMITS REFUSED, the old ones hold: see tallyctl status" : "");
 }
 
 void notify_watchdog(int well)

@@ -16,7 +16,7 @@ void notify_reloading(void);
 void notify_stopping(void);
 
 /* One line for `systemctl status`. */
-void notify_status(const struct fleet_status *status, enum group_state group);
+void notify_status(const struct fleet_status *status, enum group_state group, int limits_refused);
 
 /* Call once a second: pings the watchdog, if there is one, while `well`. */
 void notify_watchdog(int well);

@@ -1,16 +1,16 @@
 /*
- * query.c - the query process: started, watched, started again.
+ * query.c - the query processes: started, watched, started again, each by itself.
  *
  *	start --> running --exit--> back-off --> start
  *
- * It holds no state: its death costs the questions in flight.  Back-off
- * doubles, and starts over when it has lived for a while.
+ * They hold no state: the death of one costs the questions that it had in
+ * flight.  Back-off doubles, and starts over when it has lived for a while.
+ * With several, the kernel spreads connections over those that listen.
  *
  * Runs in: supervisor.
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,118 +26,179 @@
 #define LIVED_NS (10 * UINT64_C(1000000000))
 #define KILL_S	 3.0
 
-struct query {
-	struct query_options opt;
+struct process {
+	struct query *query;
+	unsigned number;
 	struct child child;
 	ev_io watch;
 	ev_timer timer; /* the next start, or SIGKILL while stopping */
 	uint64_t started_at;
-	uint32_t wait_ms, restarts;
-	bool stopping;
+	uint32_t wait_ms;
 };
 
-static void start(struct query *query);
+struct query {
+	struct query_options opt;
+	uint32_t n, restarts;
+	bool stopping;
+	struct process processes[];
+};
 
-static void try_again(struct query *query)
+static void start(struct process *p);
+
+/* The table names the first one. */
+static void publish_pid(const struct process *p)
 {
-	const struct config *c = query->opt.config;
-	query->wait_ms = query->wait_ms ? query->wait_ms * 2 : c->restart_min_ms;
-	if (query->wait_ms > c->restart_max_ms)
-		query->wait_ms = c->restart_max_ms;
-	atomic_store(&table_head_mut(query->opt.table)->query_restarts, ++query->restarts);
-	ev_timer_set(&query->timer, query->wait_ms / 1000., 0.);
-	ev_timer_start(query->opt.loop, &query->timer);
+	if (p->number == 0)
+		atomic_store(
+			&table_head_mut(p->query->opt.table)->query_pid, (uint32_t)p->child.pid);
 }
 
-static void on_exit_of_query(struct ev_loop *loop, ev_io *w, int revents)
+static void try_again(struct process *p)
 {
-	struct query *query = w->data;
+	struct query *query = p->query;
+	const struct config *c = query->opt.config;
+	p->wait_ms = p->wait_ms ? p->wait_ms * 2 : c->restart_min_ms;
+	if (p->wait_ms > c->restart_max_ms)
+		p->wait_ms = c->restart_max_ms;
+	atomic_store(&table_head_mut(query->opt.table)->query_restarts, ++query->restarts);
+	ev_timer_set(&p->timer, p->wait_ms / 1000., 0.);
+	ev_timer_start(query->opt.loop, &p->timer);
+}
+
+static bool all_gone(const struct query *query)
+{
+	for (uint32_t i = 0; i < query->n; i++)
+		if (query->processes[i].child.pid)
+			return false;
+	return true;
+}
+
+/* One that listens alone takes its address back itself; of several none can. */
+static void gone(struct query *query)
+{
+	if (query->n > 1) {
+		unlinkat(query->opt.dirfd, "query.http", 0);
+		unlinkat(query->opt.dirfd, "query.grpc", 0);
+	}
+	query->opt.stopped(query->opt.arg);
+}
+
+static void on_exit_of_process(struct ev_loop *loop, ev_io *w, int revents)
+{
+	struct process *p = w->data;
 	siginfo_t status;
 	(void)revents;
 	ev_io_stop(loop, w);
-	if (!spawn_reap(&query->child, &status)) {
+	if (!spawn_reap(&p->child, &status)) {
 		ev_io_start(loop, w);
 		return;
 	}
-	atomic_store(&table_head_mut(query->opt.table)->query_pid, 0);
-	if (query->stopping) {
-		ev_timer_stop(loop, &query->timer);
-		query->opt.stopped(query->opt.arg);
+	publish_pid(p);
+	if (p->query->stopping) {
+		ev_timer_stop(loop, &p->timer);
+		if (all_gone(p->query))
+			gone(p->query);
 		return;
 	}
-	if (host_boot_ns() - query->started_at > LIVED_NS)
-		query->wait_ms = 0;
-	try_again(query);
-	log_warn("query.died", "%s=%d retry_in_ms=%u",
+	if (host_boot_ns() - p->started_at > LIVED_NS)
+		p->wait_ms = 0;
+	try_again(p);
+	log_warn("query.died", "number=%u %s=%d retry_in_ms=%u", p->number,
 		status.si_code == CLD_EXITED ? "exit_code" : "signal", status.si_status,
-		query->wait_ms);
+		p->wait_ms);
 }
 
 static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
-	struct query *query = w->data;
+	struct process *p = w->data;
 	(void)loop;
 	(void)revents;
-	if (query->stopping)
-		spawn_signal(&query->child, SIGKILL);
+	if (p->query->stopping)
+		spawn_signal(&p->child, SIGKILL);
 	else
-		start(query);
+		start(p);
 }
 
-static void start(struct query *query)
+static void start(struct process *p)
 {
+	const struct query_options *opt = &p->query->opt;
 	char parent[16];
 	snprintf(parent, sizeof parent, "%d", getpid());
-	char *argv[] = {(char *)"tally-queryd", (char *)"-c", (char *)query->opt.config_path,
+	char *argv[] = {(char *)"tally-queryd", (char *)"-c", (char *)opt->config_path,
 		(char *)"--parent", parent, NULL};
 	errno = 0;
-	int err = spawn_child(query->opt.program, argv, NULL, 0, &query->child);
+	int err = spawn_child(opt->program, argv, NULL, 0, &p->child);
 	if (err) {
-		try_again(query);
+		try_again(p);
 		log_error("query.start_failed", "program=%s error=\"%s\" retry_in_ms=%u",
-			query->opt.program, errno ? strerror(errno) : err_text(err),
-			query->wait_ms);
+			opt->program, errno ? strerror(errno) : err_text(err), p->wait_ms);
 		return;
 	}
-	query->started_at = host_boot_ns();
-	atomic_store(&table_head_mut(query->opt.table)->query_pid, (uint32_t)query->child.pid);
-	ev_io_init(&query->watch, on_exit_of_query, query->child.pidfd, EV_READ);
-	query->watch.data = query;
-	ev_io_start(query->opt.loop, &query->watch);
-	log_info("query.started", "pid=%d", query->child.pid);
+	p->started_at = host_boot_ns();
+	publish_pid(p);
+	ev_io_init(&p->watch, on_exit_of_process, p->child.pidfd, EV_READ);
+	p->watch.data = p;
+	ev_io_start(opt->loop, &p->watch);
+	log_info("query.started", "pid=%d number=%u", p->child.pid, p->number);
 }
 
 void query_start(const struct query_options *options, struct query **out)
 {
-	struct query *query = calloc(1, sizeof *query);
-	must(query);
+	uint32_t n = options->config->query_processes;
+	struct query *query = calloc(1, sizeof *query + n * sizeof *query->processes);
+	must(query && n > 0);
 	query->opt = *options;
-	query->child = (struct child){0, -1};
-	ev_timer_init(&query->timer, on_timer, 0., 0.);
-	query->timer.data = query;
-	start(query);
+	query->n = n;
+	for (uint32_t i = 0; i < n; i++) {
+		struct process *p = &query->processes[i];
+		p->query = query;
+		p->number = i;
+		p->child = (struct child){0, -1};
+		ev_timer_init(&p->timer, on_timer, 0., 0.);
+		p->timer.data = p;
+		start(p);
+	}
 	*out = query;
+}
+
+void query_reload(struct query *query)
+{
+	for (uint32_t i = 0; i < query->n; i++)
+		spawn_signal(&query->processes[i].child, SIGHUP);
+}
+
+bool query_owns(const struct query *query, pid_t pid)
+{
+	for (uint32_t i = 0; i < query->n; i++)
+		if (query->processes[i].child.pid == pid)
+			return true;
+	return false;
 }
 
 void query_stop(struct query *query)
 {
 	query->stopping = true;
-	ev_timer_stop(query->opt.loop, &query->timer);
-	if (!query->child.pid) {
-		query->opt.stopped(query->opt.arg);
-		return;
+	for (uint32_t i = 0; i < query->n; i++) {
+		struct process *p = &query->processes[i];
+		ev_timer_stop(query->opt.loop, &p->timer);
+		if (!p->child.pid)
+			continue;
+		spawn_signal(&p->child, SIGTERM);
+		ev_timer_set(&p->timer, KILL_S, 0.);
+		ev_timer_start(query->opt.loop, &p->timer);
 	}
-	spawn_signal(&query->child, SIGTERM);
-	ev_timer_set(&query->timer, KILL_S, 0.);
-	ev_timer_start(query->opt.loop, &query->timer);
+	if (all_gone(query))
+		gone(query);
 }
 
 void query_free(struct query **query)
 {
 	if (!*query)
 		return;
-	ev_timer_stop((*query)->opt.loop, &(*query)->timer);
-	ev_io_stop((*query)->opt.loop, &(*query)->watch);
+	for (uint32_t i = 0; i < (*query)->n; i++) {
+		ev_timer_stop((*query)->opt.loop, &(*query)->processes[i].timer);
+		ev_io_stop((*query)->opt.loop, &(*query)->processes[i].watch);
+	}
 	free(*query);
 	*query = NULL;
 }

@@ -1,10 +1,12 @@
 /*
- * query.h - the query process: started, watched, started again.
+ * query.h - the query processes: started, watched, started again, each by itself.
  */
 #ifndef TALLY_SUPERVISOR_QUERY_H
 #define TALLY_SUPERVISOR_QUERY_H
 
 #include <ev.h>
+#include <stdbool.h>
+#include <sys/types.h>
 
 #include "shm/config.h"
 #include "shm/table.h"
@@ -17,11 +19,19 @@ struct query_options {
 	const char *program;
 	struct ev_loop *loop;
 	struct table *table;
+	int dirfd; /* the run directory */
 	void *arg;
-	void (*stopped)(void *arg); /* after query_stop: it is gone */
+	void (*stopped)(void *arg); /* after query_stop: all are gone */
 };
 
+/* query.processes of them. */
 void query_start(const struct query_options *options, struct query **out);
+
+/* SIGHUP for all that run: they read certificates again. */
+void query_reload(struct query *query);
+
+/* One of ours, dead or alive, that we have not reaped yet. */
+bool query_owns(const struct query *query, pid_t pid);
 
 /* SIGTERM; SIGKILL after 3 s. */
 void query_stop(struct query *query);

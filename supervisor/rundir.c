@@ -256,12 +256,12 @@ static void consider(struct rundir *rd, const char *name)
 
 static bool is_known(const char *name)
 {
-	static const char *const known[] = {".", "..", "lock", "table", "table.new", "limits",
-		"query.sock", "query.http", "query.http.new"};
+	static const char *const known[] = {
+		".", "..", "lock", "table", "table.new", "limits", "limits.new"};
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (!strcmp(name, known[i]))
 			return true;
-	return is_trash(name);
+	return is_trash(name) || !strncmp(name, "query.", 6);
 }
 
 static int find_leftovers(struct rundir *rd)

@@ -6,6 +6,7 @@
 
 #include "shm/config.h"
 
+#define EXIT_FATAL    1 /* the world's: start again */
 #define EXIT_OPERATOR 2 /* a mistake of the operator's: one line says which */
 
 struct setup {

@@ -51,6 +51,7 @@
 #define PROVED_NS      (60 * SECOND_NS)	 /* brokers remember a producer for a day */
 #define REPORTS_NS     SECOND_NS	 /* for the other reports of a round that has failed */
 #define STUCK_NS       (60 * SECOND_NS)	 /* said then */
+#define UNWRITTEN_NS   (5 * SECOND_NS)	 /* shown then, by a flag */
 #define HOPELESS_NS    (600 * SECOND_NS) /* another producer may do better */
 #define WAIT_MIN_MS    100
 #define WAIT_MAX_MS    10000
@@ -77,6 +78,7 @@ struct emit {
 	unsigned round_max;
 	uint64_t passed;    /* rows up to here are not sent any more */
 	uint32_t restamp_s; /* rows not seen after this get the present time */
+	uint64_t since_ns;  /* nothing was confirmed although there is something to send; 0: no */
 	uint64_t retry_ns;  /* when to make the next producer */
 	unsigned wait_ms;
 	struct log_limit error_limit, stuck_limit, passed_limit;
@@ -202,6 +204,7 @@ static void give_up(struct emit *emit, enum producer_error error, const char *wo
 static void end_round(struct emit *emit)
 {
 	emit->proved_ns = host_boot_ns();
+	emit->since_ns = 0;
 	emit->wait_ms = 0;
 	emit->round = 0;
 	emit->round_newest_s = 0;
@@ -371,6 +374,10 @@ static void begin_round(struct emit *emit)
 
 		if (n < 0)
 			list_failed(emit, n);
+		if (n == 0 && emit->round == 0)
+			emit->since_ns = 0;
+		else if (!emit->since_ns)
+			emit->since_ns = host_boot_ns();
 		if (n <= 0 || !has_producer(emit) || !put_all(emit, rows, (unsigned)n, &passed))
 			return;
 	}
@@ -387,6 +394,8 @@ void emit_pump(struct emit *emit)
 		hear(emit);
 	if (emit->round == 0 && host_boot_ns() >= emit->retry_ns)
 		begin_round(emit);
+	facts_flag(emit->opt.facts, FLAG_UNWRITTEN,
+		emit->since_ns && host_boot_ns() - emit->since_ns >= UNWRITTEN_NS);
 }
 
 unsigned emit_in_flight(const struct emit *emit)

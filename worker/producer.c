@@ -56,6 +56,7 @@ static const struct property defaults[] = {
 	{"batch.num.messages", "2000"}, /* a full round of emit.c does not linger */
 	{"reconnect.backoff.max.ms", "1000"},
 	{"topic.metadata.refresh.interval.ms", "30000"},
+	{"topic.metadata.propagation.max.ms", "5000"}, /* then it is said that there is none */
 	{"socket.nagle.disable", "true"},
 };
 

@@ -31,6 +31,7 @@ allow() { kafka_do acl allow User:tally "$@" || die "acl allow $*"; }
 forbid() { kafka_do acl drop User:tally "$@" || die "acl drop $*"; }
 allow describe topic:"$TOPIC"
 allow read topic:"$TOPIC"
+allow write topic:"$TOPIC"
 allow read group:tally
 
 echo "$PASSWORD" >"$T/password"; echo "$KEY_PASSWORD" >"$T/key-password"; echo wrong-horse-8 >"$T/wrong-password"
@@ -120,7 +121,7 @@ complains 'no client certificate' 'kafka.refused reason=tls_failed .*certificate
 stop_tallyd
 
 # ACLs, one after the other.
-forbid describe topic:"$TOPIC"; forbid read topic:"$TOPIC"; forbid read group:tally
+for operation in describe read write; do forbid $operation topic:"$TOPIC"; done; forbid read group:tally
 start_tallyd d "$(at MUTUAL)" $TRACE kafka.properties.security.protocol=ssl "${trust[@]}" "${certificate[@]}"
 complains 'no ACL for the topic' "kafka.refused reason=not_allowed topic=$TOPIC .*grant DESCRIBE and READ" 'not_allowed' 'Sent MetadataRequest'
 allow describe topic:"$TOPIC"
@@ -143,4 +144,25 @@ is "$(fields "$(facts)" partition generation)" "$before" '... in the same stores
 same_as_oracle '... and all is read'
 stop_tallyd
 is $? 0 'it stops in order'
+
+# WRITE, seen by what a worker writes with (tests/unit/test_emit.c): without it on any topic, and on this.
+emitter()
+{
+	spawn "emitter$1" "$B/unit/test_emit" "${LISTENERS[MUTUAL]}" "$TOPIC" "$2" "$3" "$(date +%s)" 0 security.protocol=ssl \
+		"${trust[0]#kafka.properties.}" ssl.certificate.location="$T/tls/tally.pem" \
+		ssl.key.location="$T/tls/tally-locked.key" ssl.key.password="$KEY_PASSWORD"
+	EMITTER=$PID
+}
+written() { "$B/tests/log-dump" --brokers "$BROKERS" --topic "$TOPIC" | awk -F '\t' '$11 != "" && $11 != "-" { print $12 }' | wc -l; }
+emitter 1 1 100; FIRST=$EMITTER
+eventually 'no ACL to write: the log says so' "cat '$T/emitter1.log'" 'emit.failed .*action="grant WRITE' 30
+allow write topic:other
+emitter 2 101 200
+eventually '... nor one for another topic only' "cat '$T/emitter2.log'" 'emit.failed .*Topic authorization failed.*action="grant WRITE' 30
+still_trying() { alive "$FIRST" && alive "$EMITTER" && [ "$(written)" = 0 ]; }
+ok '... both go on trying' still_trying
+allow write topic:"$TOPIC"
+wait "$EMITTER"
+is $? 0 '... when it is granted, all is written'
+eventually '... by both' written '^200$' 30
 done_testing

@@ -254,6 +254,29 @@ static void client_gives_one_partition_as_of_its_offset(void **state)
 	assert_int_equal(part.streams, 1);
 }
 
+static void client_gives_bytes_per_second_over_the_rate_window(void **state)
+{
+	(void)state;
+	static const struct put recent[] = {{"rate", "", 3, 60000, 0},
+		{"rate", "gold", 7, 30000, 61}, {"rate", "", 11, 9999, 600}};
+	struct tally_usage usage, list[5];
+	size_t n;
+	run_write(&run, 3, 13, recent, 3);
+	run_publish(&run, 3, PART_READY, 13);
+	assert_int_equal(tally_tenant(tally, "rate", &usage), 0);
+	/* 90000 bytes in four whole minutes and some of the present one. */
+	assert_true(usage.bytes_per_sec > 90000 / 300.1 && usage.bytes_per_sec < 90000 / 240.9);
+	assert_int_equal(tally_top(tally, list, 5, &n, NULL), 0);
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(list[i].tenant, "rate"))
+			assert_true(list[i].bytes_per_sec > 300 && list[i].bytes_per_sec < 374);
+	_Atomic int64_t *offset = &table_head_mut(&run.table)->clock_offset_ms;
+	atomic_store(offset, 6 * 60000);
+	assert_int_equal(tally_tenant(tally, "rate", &usage), 0);
+	assert_float_equal(usage.bytes_per_sec, 0, 0);
+	assert_int_equal(usage.bytes, 99999);
+}
+
 /* ------------------------------------------------------------------ time */
 
 static void client_counts_by_the_instances_clock(void **state)
@@ -370,6 +393,7 @@ int main(void)
 		TEST(client_lists_each_active_stream_once),
 		TEST(client_skips_expired_streams_over_many_transactions),
 		TEST(client_gives_one_partition_as_of_its_offset),
+		TEST(client_gives_bytes_per_second_over_the_rate_window),
 		TEST(client_counts_by_the_instances_clock),
 		TEST(client_describes_a_partition),
 		TEST(client_describes_the_instance),

@@ -16,7 +16,9 @@ static void note(struct client_names *names, const char *name, const char *polic
 {
 	uint32_t number;
 	assert_int_equal(client_names_intern(names, name, &number), 0);
-	assert_int_equal(client_names_note(names, number, policy, streams, streams * 10), 0);
+	assert_int_equal(client_names_note(names, number, policy,
+				 &(struct client_sums){streams, streams * 10, 0.5}),
+		0);
 }
 
 static void names_counts_nothing_that_was_dropped(void **state)
@@ -91,7 +93,8 @@ static void names_saturates(void **state)
 	client_names_init(&names);
 	assert_int_equal(client_names_intern(&names, "a", &number), 0);
 	for (int i = 0; i < 3; i++)
-		client_names_note(&names, number, "", UINT64_MAX - 1, UINT64_MAX - 1);
+		client_names_note(&names, number, "",
+			&(struct client_sums){UINT64_MAX - 1, UINT64_MAX - 1, 0});
 	assert_int_equal(client_names_take(&names), 0);
 	assert_true(names.list[0].streams == UINT64_MAX);
 	assert_true(names.list[0].bytes == UINT64_MAX);

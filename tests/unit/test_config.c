@@ -82,19 +82,31 @@ static void config_print_shows_every_option(void **state)
 	free(text);
 }
 
+/* These have no use without each other. */
+static bool needs_others(const struct config_option *option)
+{
+	return strncmp(option->key, "grpc_tls_", 9) == 0;
+}
+
 /* The commented examples must be right too: take the # away and read it again. */
 static void config_print_examples_are_accepted_when_uncommented(void **state)
 {
-	size_t n;
+	size_t n, used;
 	const struct config_option *options = config_options(&n);
+	char together[1024];
 
 	(void)state;
+	used = (size_t)snprintf(together, sizeof(together), MIN_YAML "query:\n");
 	for (size_t i = 0; i < n; i++) {
 		unsigned line;
 
-		if (options[i].example && !config_is_map(options[i].type))
+		if (needs_others(&options[i]))
+			used += (size_t)snprintf(together + used, sizeof(together) - used,
+				"  %s: %s\n", options[i].key, options[i].example);
+		else if (options[i].example && !config_is_map(options[i].type))
 			accepts(with_option(&options[i], options[i].example, false, &line));
 	}
+	accepts(together);
 	for (size_t i = 0; i < n; i++) {
 		const char *kinds[] = {"properties", "secret_files"};
 		char text[1024];

@@ -86,6 +86,13 @@ const struct usage_meta *usage_meta(const struct usage *usage)
 	return &box.meta;
 }
 
+/* facts.c wants it. */
+void usage_store_facts(struct usage *usage, struct store_facts *facts)
+{
+	(void)usage;
+	memset(facts, 0, sizeof(*facts));
+}
+
 static void fill_box(uint64_t low, uint64_t high)
 {
 	memset(&box, 0, sizeof(box));
@@ -539,6 +546,27 @@ static void emit_waits_while_the_brokers_are_away(void **state)
 	log_holds_in_order(10000);
 }
 
+static void emit_shows_that_it_cannot_write(void **state)
+{
+	static const rd_kafka_resp_err_t denied[] = {RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED,
+		RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED};
+
+	(void)state;
+	for (int b = 1; b <= 3; b++)
+		rd_kafka_mock_broker_set_down(it.cluster, b);
+	fill_box(1, 10);
+	pump_until(stat(flags) == FLAG_UNWRITTEN);
+	assert_int_equal(stat(confirmed), 0);
+	push_errors(INIT_PID, 2, denied); /* another producer does not hide it */
+	for (int b = 1; b <= 3; b++)
+		rd_kafka_mock_broker_set_up(it.cluster, b);
+	pump_until(stat(send_errors) == 2);
+	assert_int_equal(stat(flags), FLAG_UNWRITTEN);
+	pump_until(stat(flags) == 0);
+	pump_until(emit_is_done(it.emit));
+	log_holds_in_order(10);
+}
+
 static void emit_passes_over_a_row_that_is_too_large(void **state)
 {
 	struct log_view log = {.hole = 700};
@@ -633,28 +661,44 @@ static void emit_counts_when_no_producer_can_be_made(void **state)
 
 extern char **environ;
 
-/* A process that emits low..high, and nothing else. */
+/*
+ * A process that emits and does nothing else: BROKERS TOPIC LOW HIGH SEEN RATE [NAME=VALUE...].
+ * RATE rows a second are added to the outbox, 0: all are there at once.  tests/kafka uses it, too.
+ */
 static int be_emitter(char **arg)
 {
+	uint64_t began = host_boot_ns(), high = strtoull(arg[3], NULL, 10);
+	uint64_t rate = strtoull(arg[5], NULL, 10);
+
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	make_handoff(arg[0]);
+	it.handoff.topic = arg[1];
 	add_property("batch.num.messages", "50", FOR_PRODUCERS);
-	fill_box(strtoull(arg[1], NULL, 10), strtoull(arg[2], NULL, 10));
-	box.seen_s = (uint32_t)strtoul(arg[3], NULL, 10);
-	start_emit();
-	while (!emit_is_done(it.emit)) {
-		struct pollfd p = {.fd = emit_fd(it.emit), .events = POLLIN};
+	for (char **more = arg + 6; *more; more++) {
+		char *value = strchr(*more, '=');
 
+		*value = '\0';
+		add_property(*more, value + 1, FOR_ALL_CLIENTS);
+	}
+	fill_box(strtoull(arg[2], NULL, 10), high);
+	box.seen_s = (uint32_t)strtoul(arg[4], NULL, 10);
+	start_emit();
+	do {
+		struct pollfd p = {.fd = emit_fd(it.emit), .events = POLLIN};
+		uint64_t there = box.low + (host_boot_ns() - began) / 1000 * rate / 1000000;
+
+		box.high = rate && there < high ? there : high;
 		poll(&p, 1, 20);
 		emit_pump(it.emit);
-	}
+	} while (box.high < high || !emit_is_done(it.emit));
 	return 0;
 }
 
 static pid_t spawn_emitter(uint64_t low, uint64_t high)
 {
 	char from[24], to[24], seen[24];
-	char *argv[] = {(char *)"test_emit", it.handoff.properties[0].value, from, to, seen, NULL};
+	char *argv[] = {(char *)"test_emit", it.handoff.properties[0].value, (char *)TOPIC, from,
+		to, seen, (char *)"0", NULL};
 	pid_t pid;
 
 	snprintf(from, sizeof(from), "%" PRIu64, low);
@@ -704,6 +748,7 @@ int main(int argc, char **argv)
 		EMIT_TEST(emit_keeps_order_under_random_errors),
 		EMIT_TEST(emit_tries_for_ever_when_it_has_no_right),
 		EMIT_TEST(emit_waits_while_the_brokers_are_away),
+		EMIT_TEST(emit_shows_that_it_cannot_write),
 		EMIT_TEST(emit_passes_over_a_row_that_is_too_large),
 		EMIT_TEST(emit_takes_the_present_time_when_a_timestamp_is_refused),
 		EMIT_TEST(emit_passes_over_what_has_expired_when_its_timestamp_is_refused),
@@ -713,7 +758,7 @@ int main(int argc, char **argv)
 		EMIT_TEST(emit_keeps_order_when_workers_are_killed),
 	};
 
-	if (argc == 5)
+	if (argc >= 7)
 		return be_emitter(argv + 1);
 	seed = given ? strtoull(given, NULL, 10) : host_random() | 1;
 	printf("TALLY_SEED=%" PRIu64 "\n", seed);

@@ -397,6 +397,17 @@ static void fleet_counts_no_death_of_a_worker_that_it_starts_again_itself(void *
 	assert_int_equal(fleet_logged(f, "reload.workers_again workers=1"), 1);
 }
 
+static void fleet_starts_a_ready_worker_again_when_it_cannot_write(void **state)
+{
+	struct fixture *f = *state;
+	fleet_script(f, 0, "flags=64 ready serve\nready serve"); /* FLAG_UNWRITTEN */
+	fleet_assign(f, 1);
+	fleet_until(f, is_ready(f, 0) && f->fleet->parts[0].waits);
+	fleet_retry(f->fleet);
+	fleet_until(f, fleet_starts(f, 0, NULL) == 2 && is_ready(f, 0));
+	assert_int_equal(fleet_slot(f, 0)->restarts, 0);
+}
+
 /* ------------------------------------------------------------------------- cannot start */
 
 static void fleet_tries_again_until_its_worker_program_is_there(void **state)
@@ -481,6 +492,7 @@ int main(int argc, char **argv)
 		FLEET_TEST(fleet_rests_when_a_worker_has_closed_its_end),
 		FLEET_TEST(fleet_believes_no_worker_that_says_it_has_drained_unasked),
 		FLEET_TEST(fleet_counts_no_death_of_a_worker_that_it_starts_again_itself),
+		FLEET_TEST(fleet_starts_a_ready_worker_again_when_it_cannot_write),
 		FLEET_TEST(fleet_tries_again_until_its_worker_program_is_there),
 		FLEET_TEST(fleet_tries_again_when_it_is_out_of_descriptors),
 	};

@@ -21,6 +21,9 @@ _Static_assert(offsetof(struct table_head, zone) == 600, "README");
 _Static_assert(offsetof(struct table_head, heartbeat) == 768, "README");
 _Static_assert(offsetof(struct table_head, retired) == 788, "README");
 _Static_assert(offsetof(struct table_head, lost_events) == 824, "README");
+_Static_assert(offsetof(struct table_head, limits_state) == 836, "README");
+_Static_assert(offsetof(struct table_head, limits_loaded_at) == 848, "README");
+_Static_assert(offsetof(struct table_head, limits_tenants) == 860, "README");
 _Static_assert(offsetof(struct table_slot, lease_until) == 8, "README");
 _Static_assert(offsetof(struct table_slot, death_at) == 48, "README");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "a read-only map cannot be locked");
@@ -399,8 +402,82 @@ static void table_has_a_word_for_every_state(void **state)
 		assert_string_not_equal(part_death_word((enum part_death)i), "unknown");
 	for (unsigned i = 0; i < GROUP_STATES; i++)
 		assert_string_not_equal(group_state_word((enum group_state)i), "unknown");
+	for (unsigned i = 0; i < LOAD_STATES; i++)
+		assert_string_not_equal(load_state_word((enum load_state)i), "unknown");
+	assert_string_equal(load_state_word(LOAD_STATES), "unknown");
 	assert_string_equal(part_death_word(DEATH_KINDS), "unknown");
 	assert_string_equal(group_state_word((enum group_state) - 1), "unknown");
+}
+
+/* ------------------------------------------------------------------ why limits were refused */
+
+static void table_says_why_limits_were_refused(void **state)
+{
+	const struct scratch *s = *state;
+	struct table writer, reader;
+	char text[TABLE_TEXT_SIZE], longer[TABLE_TEXT_SIZE + 100];
+	make(s->fd, SLOTS, &writer);
+	assert_int_equal(table_attach(s->fd, &reader), 0);
+	table_limits_error(&reader, text);
+	assert_string_equal(text, "");
+	table_set_limits_error(&writer, "l.yaml:3: no");
+	table_limits_error(&reader, text);
+	assert_string_equal(text, "l.yaml:3: no");
+	memset(longer, 'x', sizeof longer);
+	longer[sizeof longer - 1] = 0;
+	table_set_limits_error(&writer, longer);
+	table_limits_error(&reader, text);
+	assert_int_equal(strlen(text), TABLE_TEXT_SIZE - 1);
+	table_set_limits_error(&writer, "");
+	table_limits_error(&reader, text);
+	assert_string_equal(text, "");
+	/* Its writer was killed in the middle. */
+	atomic_fetch_add(&table_head_mut(&writer)->limits_change, 1);
+	table_limits_error(&reader, text);
+	assert_string_equal(text, "");
+	table_detach(&reader);
+	table_detach(&writer);
+}
+
+struct scribbler {
+	struct table *table;
+	_Atomic bool stop;
+};
+
+static void *scribble(void *arg)
+{
+	struct scribbler *w = arg;
+	char text[TABLE_TEXT_SIZE] = "";
+	for (unsigned i = 0; !atomic_load(&w->stop); i++) {
+		memset(text, 'a' + (int)(i % 26), sizeof text - 1);
+		table_set_limits_error(w->table, text);
+	}
+	return NULL;
+}
+
+static void table_gives_a_reason_whole_or_not_at_all(void **state)
+{
+	const struct scratch *s = *state;
+	struct table writer, reader;
+	struct scribbler w = {.table = &writer};
+	char text[TABLE_TEXT_SIZE];
+	size_t whole = 0;
+	pthread_t thread;
+	make(s->fd, SLOTS, &writer);
+	assert_int_equal(table_attach(s->fd, &reader), 0);
+	assert_int_equal(pthread_create(&thread, NULL, scribble, &w), 0);
+	for (int i = 0; i < 200000; i++) {
+		table_limits_error(&reader, text);
+		whole += strlen(text) == TABLE_TEXT_SIZE - 1;
+		for (size_t k = 1; k < strlen(text); k += 50)
+			if (text[k] != text[0])
+				fail_msg("mixed: %s", text);
+	}
+	atomic_store(&w.stop, true);
+	pthread_join(thread, NULL);
+	assert_true(whole > 0);
+	table_detach(&reader);
+	table_detach(&writer);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, scratch_setup, scratch_teardown)
@@ -417,6 +494,8 @@ int main(void)
 		TEST(table_is_refused_when_it_comes_from_elsewhere),
 		TEST(table_is_alive_while_its_heart_beats),
 		TEST(table_survives_when_its_file_is_garbage),
+		TEST(table_says_why_limits_were_refused),
+		TEST(table_gives_a_reason_whole_or_not_at_all),
 		cmocka_unit_test(table_names_of_directories_go_both_ways),
 		cmocka_unit_test(table_has_a_word_for_every_state),
 	};

@@ -1,6 +1,10 @@
 /*
  * test_tallyctl.c - what tallyctl says of a run directory whose content is known.
  */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include "client_run.h"
 
 #include "tools/tallyctl/ctl.h"
@@ -255,6 +259,297 @@ static void every_command_prints_json(void **state)
 	json_decref(object);
 }
 
+static void status_tells_all_of_one_partition(void **state)
+{
+	(void)state;
+	assert_int_equal(SAY(ctl_status, "status", "--partition", "1"), CTL_OK);
+	assert_says("\npartition 1\n");
+	assert_says("\ngeneration         11\n");
+	assert_says("\ntoo_old            17\n");
+	assert_says("\nasked_rejected     0\n");
+	assert_says("\n1 of 1 partitions ready\n");
+	assert_int_equal(SAY(ctl_status, "status", "--partition=3"), CTL_INCOMPLETE);
+	assert_says("1 of 1 not ready: p3 free\n");
+	assert_int_equal(SAY(ctl_status, "status", "--partition=4"), CTL_TROUBLE);
+	assert_says("there is no partition 4; streams are routed over 4\n");
+	assert_int_equal(SAY(ctl_status, "status", "--partition=x"), CTL_TROUBLE);
+	ctl.json = true;
+	assert_int_equal(SAY(ctl_status, "status", "--partition=1"), CTL_OK);
+	json_t *object = parsed();
+	assert_int_equal(json_array_size(json_object_get(object, "partitions")), 1);
+	json_t *stats =
+		json_object_get(json_array_get(json_object_get(object, "partitions"), 0), "stats");
+	assert_true(json_is_integer(json_object_get(stats, "confirmed")));
+	json_decref(object);
+}
+
+/* ------------------------------------------------------------------ limits */
+
+/* Half of the partitions are ours; tenant "a" has one stream without and one with policy gold. */
+static void publish_limits(uint64_t streams, uint64_t gold, enum limit_scope scope, bool dry_run)
+{
+	static uint64_t version;
+	const struct limits_policy policy = {"gold", gold};
+	const struct limits_tenant tenant = {.name = "a",
+		.streams = streams,
+		.has_streams = true,
+		.dry_run = dry_run,
+		.policies = &policy,
+		.n_policies = 1};
+	const struct limits_source source = {.version = ++version,
+		.default_streams = 7,
+		.scope = scope,
+		.tenants = &tenant,
+		.n_tenants = 1};
+	assert_int_equal(limits_write(run.dirfd, &source), 0);
+	atomic_store(&table_head_mut(&run.table)->limits_version, version);
+}
+
+static void check_says_what_would_come_in(void **state)
+{
+	(void)state;
+	publish_limits(4, 2, LIMIT_INSTANCE, false); /* shares 2 and 1 */
+	assert_int_equal(SAY(ctl_check, "check", "a", "4", "0x10"), CTL_OK);
+	assert_says("0  0x0000000000000004  known\n0  0x0000000000000010  new\n");
+	assert_says("\n2 of 2 would come in\n");
+	/* In the order of options that people type; full, but known is known. */
+	assert_int_equal(SAY(ctl_check, "check", "--policy=gold", "a", "8", "16"), CTL_INCOMPLETE);
+	assert_says("0  0x0000000000000008  known\n0  0x0000000000000010  full\n");
+	assert_says("\n1 of 2 would come in, 1 would be rejected\n");
+	assert_int_equal(SAY(ctl_check, "check", "a", "16", "3"), CTL_UNDECIDED);
+	assert_says("3  0x0000000000000003  not ready\n");
+	assert_says("1 of 2 would come in, 1 could not be decided: see 'tallyctl status'\n");
+	/* Each has room, both have not; one that is named twice is one. */
+	assert_int_equal(SAY(ctl_check, "check", "a", "16", "17", "16"), CTL_INCOMPLETE);
+	assert_says("each of the 2 new ones has room, all together have not: 1 fit\n");
+	assert_int_equal(SAY(ctl_check, "check", "a", "16", "16"), CTL_OK);
+	publish_limits(2, 2, LIMIT_INSTANCE, true);
+	assert_int_equal(SAY(ctl_check, "check", "a", "16"), CTL_OK);
+	assert_says("full\n1 of 1 would come in\ndry run: what is full is let in all the same");
+	ctl.json = true;
+	publish_limits(2, 2, LIMIT_INSTANCE, false);
+	assert_int_equal(SAY(ctl_check, "check", "a", "18446744073709551612", "4"), CTL_INCOMPLETE);
+	json_t *object = parsed();
+	json_t *first = json_array_get(json_object_get(object, "results"), 0);
+	assert_string_equal(
+		json_string_value(json_object_get(first, "hash")), "18446744073709551612");
+	assert_string_equal(json_string_value(json_object_get(first, "result")), "full");
+	assert_int_equal(json_integer_value(json_object_get(object, "rejected")), 1);
+	assert_true(json_is_false(json_object_get(object, "admitted")));
+	json_decref(object);
+}
+
+static void check_trusts_nothing_that_is_not_ready(void **state)
+{
+	(void)state;
+	run_publish(&run, 0, PART_DRAINING, 10);
+	assert_int_equal(SAY(ctl_check, "check", "a", "4"), CTL_UNDECIDED);
+	assert_says("not ready");
+	atomic_store(&table_head_mut(&run.table)->stopped, 1);
+	run_publish(&run, 0, PART_STOPPED, 10);
+	run_publish(&run, 1, PART_STOPPED, 11);
+	assert_int_equal(SAY(ctl_check, "check", "a", "4"), CTL_UNDECIDED);
+	assert_null(strstr(said, "known"));
+}
+
+static void check_refuses_what_it_does_not_know(void **state)
+{
+	(void)state;
+	char name[400] = {0};
+	memset(name, 'x', 300);
+	assert_int_equal(SAY(ctl_check, "check"), CTL_TROUBLE);
+	assert_int_equal(SAY(ctl_check, "check", "a"), CTL_TROUBLE);
+	assert_says("needs a tenant's NAME and at least one HASH");
+	assert_int_equal(SAY(ctl_check, "check", "a", "x"), CTL_TROUBLE);
+	assert_int_equal(SAY(ctl_check, "check", "a", "1", "--what"), CTL_TROUBLE);
+	assert_int_equal(SAY(ctl_check, "check", "a", "1", "--bytes", "5"), CTL_TROUBLE);
+	assert_says("--bytes counts only with --admit");
+	assert_int_equal(SAY(ctl_check, "check", name, "1"), CTL_TROUBLE);
+	assert_int_equal(SAY(ctl_check, "check", "a", "1", "--policy", name), CTL_TROUBLE);
+	assert_says("a policy's at most 256");
+	assert_int_equal(SAY(ctl_check, "check", "\x1b[31m", "4"), CTL_OK);
+	assert_null(strchr(said, 0x1b));
+}
+
+static void explain_says_where_a_limit_comes_from(void **state)
+{
+	(void)state;
+	assert_int_equal(SAY(ctl_explain, "explain", "a"), CTL_OK);
+	assert_says("a: limit of active streams: unlimited\n");
+	assert_says("limit     no limits have been published\n");
+	assert_says("the next new stream is let in: there is no limit\n");
+	publish_limits(5, 2, LIMIT_INSTANCE, false);
+	assert_int_equal(SAY(ctl_explain, "explain", "a"), CTL_OK);
+	assert_says("a: limit of active streams: 5\n");
+	assert_says("limit     its entry in limits.yaml\n");
+	assert_says("share     5 x 2 owned / 4 partitions, rounded up, = 3\n");
+	assert_says("active    1 in 2 partitions, 2 of them ready\nheadroom  2\ndry run   no\n");
+	assert_says("5      3        1         2  (default)\n");
+	assert_says("2      1        1         0  gold\n");
+	assert_says("1  gold       gold\n");
+	assert_says("0  ready        2  decided here\n1  ready        0  decided here\n");
+	assert_says("\nthe next new stream is let in: 2 more fit\n");
+	assert_says("the next new stream of policy gold is rejected (reason 2, max streams): 1 "
+		    "active streams fill the share of 1; there is room again when 1 of them have "
+		    "expired\n");
+	assert_says("streams of the other 2 partitions are decided by other instances\n");
+	/* One that nobody has heard of, by default; its name is hostile. */
+	assert_int_equal(SAY(ctl_explain, "explain", "\x1b[2Jx"), CTL_OK);
+	assert_says("\\x1b[2Jx: limit of active streams: 7\n");
+	assert_says("limits.yaml has no entry for it\n");
+	assert_null(strchr(said, 0x1b));
+	assert_int_equal(SAY(ctl_explain, "explain"), CTL_TROUBLE);
+}
+
+static void explain_says_what_happens_next_and_why(void **state)
+{
+	(void)state;
+	publish_limits(2, 2, LIMIT_INSTANCE, true);
+	assert_int_equal(SAY(ctl_explain, "explain", "a"), CTL_OK);
+	assert_says("dry run   yes: nothing is rejected");
+	assert_says("the next new stream is let in, and counted as a would-be rejection: 1 active");
+	publish_limits(4, 4, LIMIT_PARTITION, false);
+	assert_int_equal(SAY(ctl_explain, "explain", "a"), CTL_OK);
+	assert_says("share     4 / 4 = 1 in each of the 2 partitions of this instance\n");
+	assert_says("0  ready        2  full\n1  ready        0  decided here\n");
+	assert_says("the next new stream depends on its partition: 1 of 2 are full, in the others "
+		    "1 more fit\n");
+	run_publish(&run, 1, PART_REPLAYING, 11);
+	assert_int_equal(SAY(ctl_explain, "explain", "a"), CTL_INCOMPLETE);
+	assert_says("1  replaying        0  failed (reason 1) until it is ready\n");
+	assert_says("but one of the 1 partitions that are not ready is not decided: failed");
+	run_publish(&run, 0, PART_REPLAYING, 10);
+	assert_int_equal(SAY(ctl_explain, "explain", "a"), CTL_INCOMPLETE);
+	assert_says("the next new stream nobody decides here: none of the 2 partitions is ready\n");
+	atomic_store(&table_head_mut(&run.table)->stopped, 1);
+	run_publish(&run, 0, PART_STOPPED, 10);
+	run_publish(&run, 1, PART_STOPPED, 11);
+	assert_int_equal(SAY(ctl_explain, "explain", "a"), CTL_OK);
+	assert_int_equal(strncmp(said, "tallyd is not running", 21), 0);
+	assert_says("active    1 in 2 partitions");
+	assert_says("nobody decides: tallyd is not running\n");
+	ctl.json = true;
+	assert_int_equal(SAY(ctl_explain, "explain", "a"), CTL_OK);
+	json_t *object = parsed();
+	json_t *gold = json_array_get(json_object_get(object, "buckets"), 1);
+	assert_string_equal(json_string_value(json_object_get(gold, "policy")), "gold");
+	assert_string_equal(json_string_value(json_object_get(gold, "next")), "undecided");
+	assert_int_equal(json_integer_value(json_object_get(gold, "share")), 2);
+	assert_int_equal(json_array_size(json_object_get(object, "partitions")), 2);
+	assert_true(json_is_true(json_object_get(object, "stale")));
+	json_decref(object);
+}
+
+/* ------------------------------------------------------------------ check --admit */
+
+/* A tally-queryd of one answer, in a child: takes a request, notes it, answers. */
+static pid_t queryd_start(const char *answer)
+{
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof address;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char path[100], text[64];
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, len), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	getsockname(fd, (struct sockaddr *)&address, &len);
+	snprintf(path, sizeof path, "%s/query.http", run.dir);
+	FILE *file = fopen(path, "w");
+	fprintf(file, "127.0.0.1:%d\n", ntohs(address.sin_port));
+	fclose(file);
+	snprintf(path, sizeof path, "%s/request", run.dir);
+	pid_t pid = fork();
+	if (pid) {
+		close(fd);
+		return pid;
+	}
+	alarm(20);
+	static char request[65536];
+	int to = accept(fd, NULL, NULL);
+	size_t got = 0, need = SIZE_MAX;
+	while (got < need) {
+		ssize_t more = read(to, request + got, sizeof request - 1 - got);
+		if (more <= 0)
+			_exit(1);
+		got += (size_t)more;
+		char *body = strstr(request, "\r\n\r\n"),
+		     *length = strcasestr(request, "content-length:");
+		if (body && length)
+			need = (size_t)(body + 4 - request) + strtoul(length + 15, NULL, 10);
+	}
+	file = fopen(path, "w");
+	fputs(request, file);
+	fclose(file);
+	snprintf(text, sizeof text, "Content-Length: %zu\r\n\r\n",
+		strchr(answer, '{') ? strlen(strchr(answer, '{')) : 0);
+	dprintf(to, "HTTP/1.1 %.*s\r\n%s%s", (int)strcspn(answer, "{"), answer, text,
+		strchr(answer, '{') ? strchr(answer, '{') : "");
+	_exit(0);
+}
+
+static void queryd_end(pid_t pid)
+{
+	char path[100];
+	int status;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	snprintf(path, sizeof path, "%s/request", run.dir);
+	FILE *file = fopen(path, "r");
+	assert_non_null(file);
+	said[fread(said, 1, sizeof said - 1, file)] = 0;
+	fclose(file);
+}
+
+static void check_admits_by_asking_tally_queryd(void **state)
+{
+	(void)state;
+	pid_t pid = queryd_start("200 OK{\"results\":[{\"result\":\"accepted\"},"
+				 "{\"result\":\"rejected\"},{\"result\":\"\\u001b[31mx\"}]}");
+	assert_int_equal(SAY(ctl_check, "check", "--admit", "--policy", "gold", "--bytes", "7", "a",
+				 "18446744073709551615", "4", "5"),
+		CTL_INCOMPLETE);
+	assert_says("3  0xffffffffffffffff  accepted\n");
+	assert_says("0  0x0000000000000004  rejected\n");
+	assert_says("1  0x0000000000000005  unknown\n"); /* hostile */
+	assert_says("1 of 3 came in, 1 were rejected, 1 could not be decided");
+	queryd_end(pid);
+	assert_says("POST /api/v1/exceeds-limits HTTP/1.1\r\n");
+	assert_says("Content-Type: application/json\r\n");
+	assert_says("{\"tenant\":\"a\",\"streams\":[{\"streamHash\":\"18446744073709551615\","
+		    "\"totalSize\":\"7\",\"ingestionPolicy\":\"gold\"},");
+	pid = queryd_start("200 OK{\"results\":[{\"result\":\"failed\"}]}");
+	assert_int_equal(SAY(ctl_check, "check", "--admit", "a", "1"), CTL_UNDECIDED);
+	queryd_end(pid);
+	pid = queryd_start("503 Busy{\"error\":\"not_ready\",\"reason\":\"ask \\u001b again\"}");
+	assert_int_equal(SAY(ctl_check, "check", "--admit", "a", "1"), CTL_TROUBLE);
+	assert_says("answered 503: ask \\x1b again\n");
+	queryd_end(pid);
+	pid = queryd_start("200 OK");
+	assert_int_equal(SAY(ctl_check, "check", "--admit", "a", "1"), CTL_TROUBLE);
+	assert_says("not in a way that can be read");
+	queryd_end(pid);
+	assert_int_equal(SAY(ctl_check, "check", "--admit", "a", "1"), CTL_TROUBLE);
+	assert_says("is it running?\n"); /* it has gone */
+}
+
+static void check_asks_only_an_address(void **state)
+{
+	(void)state;
+	char path[100];
+	assert_int_equal(SAY(ctl_check, "check", "--admit", "a", "1"), CTL_TROUBLE);
+	assert_says("no tally-queryd to ask: cannot read");
+	static const char *const bad[] = {"", "x", "example.com:80", "127.0.0.1:1/x",
+		"@127.0.0.1:1", "127.0.0.1", "file:///x"};
+	snprintf(path, sizeof path, "%s/query.http", run.dir);
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		FILE *file = fopen(path, "w");
+		fputs(bad[i], file);
+		fclose(file);
+		assert_int_equal(SAY(ctl_check, "check", "--admit", "a", "1"), CTL_TROUBLE);
+		assert_says("does not hold an address");
+	}
+}
+
 /* ------------------------------------------------------------------ numbers */
 
 static void numbers_are_short_and_true(void **state)
@@ -303,6 +598,14 @@ int main(void)
 		TEST(stream_keeps_all_digits_of_a_hash),
 		TEST(commands_refuse_words_they_do_not_know),
 		TEST(every_command_prints_json),
+		TEST(status_tells_all_of_one_partition),
+		TEST(check_says_what_would_come_in),
+		TEST(check_trusts_nothing_that_is_not_ready),
+		TEST(check_refuses_what_it_does_not_know),
+		TEST(explain_says_where_a_limit_comes_from),
+		TEST(explain_says_what_happens_next_and_why),
+		TEST(check_admits_by_asking_tally_queryd),
+		TEST(check_asks_only_an_address),
 		cmocka_unit_test(numbers_are_short_and_true),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

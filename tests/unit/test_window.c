@@ -234,6 +234,9 @@ static void window_row_stays_in_bounds_when_its_base_is_garbage(void **state)
 		window_row_streams(&row, BASE_MINUTE);
 		window_row_bytes(&row, 0);
 		window_row_streams(&row, UINT32_MAX);
+		window_row_rate(&row, (int64_t)UINT32_MAX * 60000, 5);
+		window_row_rate(&row, INT64_MAX, 99);
+		window_row_rate(&row, -1, 0);
 		window_row_add_stream(&row, UINT32_MAX);
 		window_row_add_bytes(&row, UINT32_MAX, 1);
 	}
@@ -305,6 +308,42 @@ static void window_rate_saturates_and_drops_what_is_too_old(void **state)
 	window_rate_add(bucket, UINT32_MAX - 1, UINT32_MAX, 1);
 }
 
+/* The rate of a tenant is that of its row: the minutes of the rate window, both edges as above. */
+static void window_row_rate_agrees_with_a_list_of_all_events(void **state)
+{
+	uint64_t buf[64];
+	struct window_row row;
+
+	(void)state;
+	for (int round = 0; round < 300; round++) {
+		uint32_t window = 1 + draw(12), last = BASE_MINUTE;
+		size_t n = 0;
+
+		memset(buf, 0, sizeof(buf));
+		window_row_map(&row, buf, window);
+		while (n < 40) {
+			events[n] = (struct event){
+				.minute = last + draw(4) - draw(4), .bytes = draw(1u << 30)};
+			window_row_add_bytes(&row, events[n].minute, events[n].bytes);
+			if (events[n++].minute > last)
+				last = events[n - 1].minute;
+		}
+		for (uint32_t span = 1; span <= RATE_MINUTES; span++) {
+			uint32_t now = last + draw(8) - draw(3), passed_ms = draw(60000);
+			double sum = 0, seconds;
+
+			for (size_t i = 0; i < n; i++)
+				if (events[i].minute > now - span && events[i].minute <= now &&
+					events[i].minute >= row.base - window)
+					sum += (double)events[i].bytes;
+			seconds = (span - 1) * 60.0 + (passed_ms < 1000 ? 1.0 : passed_ms / 1000.0);
+			assert_float_equal(
+				window_row_rate(&row, (int64_t)now * 60000 + passed_ms, span),
+				sum / seconds, sum / seconds * 1e-5);
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -316,6 +355,7 @@ int main(void)
 		cmocka_unit_test(window_row_stays_in_bounds_when_its_base_is_garbage),
 		cmocka_unit_test(window_rate_agrees_with_a_list_of_all_events),
 		cmocka_unit_test(window_rate_saturates_and_drops_what_is_too_old),
+		cmocka_unit_test(window_row_rate_agrees_with_a_list_of_all_events),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

@@ -1,5 +1,5 @@
 /*
- * main.c - tally-load: writes records to a topic as a fleet of ingest nodes would.
+ * main.c - tally-load: writes records to a topic as a fleet of ingest nodes would; `ask`: ask.c.
  *
  *	options -> model_next -> maker_make -> sink (kafka | dump) -> counts, --out
  *	              ^                          |
@@ -11,9 +11,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "ask.h"
 #include "message.h"
 #include "model.h"
 #include "options.h"
@@ -212,6 +214,8 @@ int main(int argc, char **argv)
 	struct sigaction stop = {.sa_handler = on_signal};
 	bool ok;
 
+	if (argc > 1 && strcmp(argv[1], "ask") == 0)
+		return ask_main(argc - 1, argv + 1);
 	options_parse(&run.options, argc, argv);
 	sigaction(SIGTERM, &stop, NULL);
 	sigaction(SIGINT, &stop, NULL);

@@ -85,6 +85,16 @@ void model_start(struct model *model, const struct options *options)
 	zipf_start(&model->streams, options->streams, options->zipf);
 }
 
+uint64_t model_hash(uint64_t seed, uint64_t tenant, uint64_t stream)
+{
+	return mix(mix(mix(seed) + tenant * GOLDEN) + stream * GOLDEN);
+}
+
+unsigned model_policy(uint64_t hash, uint64_t policies)
+{
+	return (unsigned)(mix(hash) % (policies + 1));
+}
+
 static void pick_stream(struct model *model, struct pick *pick)
 {
 	const struct options *o = model->options;
@@ -103,7 +113,7 @@ static void pick_stream(struct model *model, struct pick *pick)
 		pick->tenant = draw_below(model, o->tenants);
 		pick->stream = draw_below(model, o->streams);
 	}
-	pick->hash = mix(mix(mix(o->seed) + pick->tenant * GOLDEN) + pick->stream * GOLDEN);
+	pick->hash = model_hash(o->seed, pick->tenant, pick->stream);
 }
 
 bool model_next(struct model *model, struct pick *pick)
@@ -117,7 +127,7 @@ bool model_next(struct model *model, struct pick *pick)
 		tries-- > 0);
 	if (o->partition != PARTITION_ANY && pick->hash % o->partitions != o->partition)
 		return false;
-	pick->policy = (unsigned)(mix(pick->hash) % (o->policies + 1));
+	pick->policy = model_policy(pick->hash, o->policies);
 	pick->size = o->size_min;
 	if (o->size_max > o->size_min)
 		pick->size += draw_below(model, o->size_max - o->size_min + 1);

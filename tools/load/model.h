@@ -36,6 +36,10 @@ void model_start(struct model *model, const struct options *options);
 /* The next record; false when no stream falls into the partition that was asked for. */
 bool model_next(struct model *model, struct pick *pick);
 
+/* What a stream is, whoever asks. */
+uint64_t model_hash(uint64_t seed, uint64_t tenant, uint64_t stream);
+unsigned model_policy(uint64_t hash, uint64_t policies);
+
 void model_tenant_name(const struct options *options, uint64_t tenant, char name[MODEL_NAME_SIZE]);
 void model_policy_name(unsigned policy, char name[MODEL_NAME_SIZE]); /* "" for 0 */
 

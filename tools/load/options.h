@@ -29,7 +29,7 @@ const char *kind_word(enum kind kind);
 
 enum popularity { POPULARITY_UNIFORM, POPULARITY_EACH, POPULARITY_ZIPF };
 
-/* Numbers are all 64 bits wide, so that one row type of the option table reads them. */
+/* Numbers are 64 bits wide: rows.h. */
 struct options {
 	const char *brokers, *topic, *acks, *compression;
 	const char *tenant_prefix, *zone;
@@ -40,7 +40,7 @@ struct options {
 	enum popularity popularity;
 	double zipf;
 	uint64_t rate, records, seconds; /* 0 = no limit */
-	uint64_t size_min, size_max;
+	uint64_t size_min, size_max;	 /* in this order: row_range */
 	uint64_t spread_ms;
 	uint64_t seed, linger_ms;
 	bool has_source;

@@ -24,7 +24,7 @@ void answer_clear(struct answer *answer)
 
 unsigned answer_status_at(unsigned index)
 {
-	static const unsigned status[ANSWER_STATUSES] = {200, 400, 404, 405, 500, 503};
+	static const unsigned status[ANSWER_STATUSES] = {200, 400, 404, 405, 413, 415, 500, 503};
 
 	return index < ANSWER_STATUSES ? status[index] : 0;
 }
@@ -108,6 +108,30 @@ void answer_not_ready(struct answer *answer, const struct tally_basis *basis)
 				    : "no partition of this instance is ready; /ready says why"));
 	json_object_set_new(json, "basis", answer_basis(basis));
 	answer_json(answer, 503, json);
+}
+
+struct posted *question_posted(struct question *question, struct answer *answer)
+{
+	struct body *body = question->body;
+	char why[POSTED_WHY_SIZE];
+	int err = 0;
+
+	if (body->state == BODY_TOO_LARGE)
+		answer_error(answer, 413, "too_large",
+			"the body has more than %u bytes: ask about fewer streams at a time",
+			BODY_MAX);
+	else if (body->state == BODY_NO_ROOM)
+		answer_error(answer, 503, "busy",
+			"too many bodies are coming in at the same time; ask again");
+	else if (!body->parsed) {
+		err = posted_parse(&body->posted, body->data, body->len, why);
+		body->parsed = true;
+		if (err == TALLY_EINVALID)
+			answer_error(answer, 400, "invalid", "%s", why);
+		else if (err != 0)
+			answer_failure(answer, question->query, err);
+	}
+	return body->state == BODY_KEPT && err == 0 ? &body->posted : NULL;
 }
 
 json_t *answer_text(const char *text)

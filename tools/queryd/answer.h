@@ -13,7 +13,10 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
+#include "ask.h"
+#include "body.h"
 #include "conns.h"
 #include "request.h"
 #include "seats.h"
@@ -38,12 +41,23 @@ struct query {
 	/* Answers by route (route_index; the last: no route) and status (answer_status_at). */
 	_Atomic uint64_t answers[ANSWER_ROUTES_MAX + 1][ANSWER_STATUSES];
 	_Atomic uint64_t rebuilt; /* answers built again because a partition left meanwhile */
+	_Atomic size_t bodies;	  /* bytes of request bodies that are held */
+	/*
+	 * asker_submit: asks, and waits for the answer until the question's deadline.  0: every
+	 * stream has its result; else a TALLY_E*.  NULL: no questions that write are taken.
+	 */
+	int (*ask)(struct asker *asker, struct ask *ask, struct tally *again);
+	struct asker *asker;
+	struct services *services; /* gRPC; NULL: none */
+	/* metrics_asker, or NULL: nothing of these two is in /metrics. */
+	void (*ask_metrics)(FILE *out, struct asker *asker, struct services *services);
 };
 
 struct question {
 	struct query *query;
 	struct seat *seat;
 	struct request *request;
+	struct body *body; /* of a POST */
 };
 
 struct answer {
@@ -72,6 +86,9 @@ void answer_failure(struct answer *answer, const struct query *query, int err);
 /* 503 not_ready: no partition can answer. */
 void answer_not_ready(struct answer *answer, const struct tally_basis *basis);
 
+/* The question in the body; NULL: the answer is an error already. */
+struct posted *question_posted(struct question *question, struct answer *answer);
+
 /* JSON values.  Text that is not UTF-8 gets '?' for its odd bytes; large numbers saturate. */
 json_t *answer_text(const char *text);
 json_t *answer_count(uint64_t count);
@@ -89,6 +106,11 @@ int answer_tenants(struct question *question, struct answer *answer);
 int answer_tenant(struct question *question, struct answer *answer);
 int answer_streams(struct question *question, struct answer *answer);
 int answer_usage(struct question *question, struct answer *answer);
+int answer_limits(struct question *question, struct answer *answer);
+int answer_check(struct question *question, struct answer *answer);
+int answer_exceeds_loki(struct question *question, struct answer *answer);
+int answer_exceeds(struct question *question, struct answer *answer);
+int answer_update_rates(struct question *question, struct answer *answer);
 
 /* All partitions that are not free; *partitions is freed by the caller.  0 or a TALLY_E*. */
 int answer_list_partitions(struct tally *tally, struct tally_partition **partitions, size_t *n);

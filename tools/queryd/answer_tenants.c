@@ -289,6 +289,7 @@ static void tenants_json(struct answer *answer, const struct tally_usage *tenant
 		json_object_set_new(one, "streams", answer_count(tenants[i].streams));
 		json_object_set_new(one, "bytes", answer_count(tenants[i].bytes));
 		json_object_set_new(one, "policies", json_integer(tenants[i].policies));
+		json_object_set_new(one, "rate", json_real(tenants[i].bytes_per_sec));
 		json_array_append_new(list, one);
 	}
 	json_object_set_new(json, "tenants", list);

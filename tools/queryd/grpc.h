@@ -8,7 +8,11 @@
  * One thread, one loop, no locks.  Everything that a peer can make large is
  * bounded: connections, streams, headers, messages, bytes waiting to be read,
  * time.  A peer that breaks the rules loses its connection, and nobody else
- * notices.
+ * notices.  When all connections are taken, a new one ends the one that has
+ * been without a call for longest (10 s at least).
+ *
+ * Answered here: grpc.health.v1.Health, and reflection of the descriptors
+ * that were compiled in.
  *
  * A call lives until it has been answered (grpc_reply, grpc_fail, or by this
  * file: deadline, reset, connection gone).  A handler that keeps a call for
@@ -26,6 +30,7 @@
 enum grpc_status {
 	GRPC_OK = 0,
 	GRPC_CANCELLED = 1,
+	GRPC_UNKNOWN = 2, /* only counted: what was not gRPC at all */
 	GRPC_INVALID_ARGUMENT = 3,
 	GRPC_DEADLINE_EXCEEDED = 4,
 	GRPC_NOT_FOUND = 5,
@@ -41,31 +46,65 @@ struct grpc_call;
 /* Called with the whole request message, which is borrowed until it returns. */
 typedef void grpc_handler(struct grpc_call *call, const uint8_t *message, size_t len, void *arg);
 
+enum grpc_kind {
+	GRPC_UNARY,	    /* one message, one grpc_reply or grpc_fail */
+	GRPC_SERVER_STREAM, /* one message, grpc_send any number of times, grpc_fail(GRPC_OK) */
+	GRPC_BIDI	    /* the handler is called for each message, and with NULL at their end */
+};
+
 struct grpc_method {
 	const char *path; /* "/proto.IngestLimits/ExceedsLimits" */
 	grpc_handler *handle;
-	bool streams; /* grpc_send may be called before grpc_fail(GRPC_OK) ends it */
+	enum grpc_kind kind;
+};
+
+/* How long a peer may take, ms.  0 = the usual. */
+struct grpc_patience {
+	unsigned greeting; /* TLS handshake and first SETTINGS: 10 s */
+	unsigned request;  /* from the first byte of a call to its last: 30 s */
+	unsigned answer;   /* until an answer has been taken: 30 s */
 };
 
 struct grpc_options {
 	struct ev_loop *loop;		   /* kept, as all of these */
 	const struct grpc_method *methods; /* ended by one without a path */
 	void *arg;			   /* given to handlers */
-	size_t message_max;		   /* bytes of a request message, after gunzip */
+	/*
+	 * grpc.health.v1.Health: is this service ("proto.IngestLimits", "" = all of us) fit to
+	 * be asked?  Called often, also once a second for watchers.  NULL: always.
+	 */
+	bool (*serving)(const char *service, void *arg);
+	size_t message_max; /* bytes of a request message, after gunzip */
+	size_t memory_max;  /* bytes of all requests and answers under way; 0 = the usual */
 	unsigned connections_max, streams_max;
-	/* TLS: all NULL = cleartext.  client_ca: clients must have a certificate of it. */
+	struct grpc_patience patience;
+	/*
+	 * Answers that handlers give before they return leave together, when all calls that came
+	 * in one read have been handled: twice the calls of a client that has many under way, but
+	 * what grpc_reply promises is then true only of answers that are given later.
+	 */
+	bool gather;
+	/* TLS: all NULL or "" = cleartext.  client_ca: clients must have a certificate of it. */
 	const char *cert_file, *key_file, *client_ca_file;
 };
 
+#define GRPC_WHY_SIZE 512
+
 struct grpc_server;
 
-/* Serves on `fd` (listening; taken).  NULL with one line in `why`: a certificate cannot be used. */
-struct grpc_server *grpc_start(const struct grpc_options *options, int fd, char why[512]);
+/*
+ * Serves on `fd` (listening, non-blocking; taken).  NULL with one line in `why`: a certificate
+ * cannot be used (fd is closed then).  The process must ignore SIGPIPE.
+ */
+struct grpc_server *grpc_start(const struct grpc_options *options, int fd, char why[GRPC_WHY_SIZE]);
 
 /* Reads certificates again, for connections to come.  false, `why`: the old ones stay in use. */
-bool grpc_renew_tls(struct grpc_server *server, char why[512]);
+bool grpc_renew_tls(struct grpc_server *server, char why[GRPC_WHY_SIZE]);
 
-/* GOAWAY to everybody, calls under way may end; `done` is called when no connection is left. */
+/*
+ * Accepts no more, GOAWAY to everybody, calls under way may end, watchers of health are told;
+ * `done` is called when no connection is left, maybe before this returns.
+ */
 void grpc_drain(struct grpc_server *server, void (*done)(void *arg), void *arg);
 
 /* Ends all of it at once. */
@@ -76,7 +115,10 @@ void grpc_free(struct grpc_server **server);
 /* When the client stops waiting, CLOCK_BOOTTIME ns; UINT64_MAX = it did not say. */
 uint64_t grpc_deadline_ns(const struct grpc_call *call);
 
-/* Called once if the call ends before it was answered by its handler. */
+/*
+ * Called once if the call ends before it was answered by its handler.  It may
+ * answer other calls, but must not use this one.
+ */
 void grpc_on_end(struct grpc_call *call, void (*ended)(void *arg), void *arg);
 
 /* Whatever the handler wants to find again. */
@@ -90,7 +132,7 @@ void *grpc_data(const struct grpc_call *call);
  */
 void grpc_reply(struct grpc_call *call, const uint8_t *message, size_t len);
 
-/* One more message of a stream. */
+/* One more message of a stream.  Ends the call (grpc_on_end) when the client does not read. */
 void grpc_send(struct grpc_call *call, const uint8_t *message, size_t len);
 
 /* Ends the call with a status and one line that says why (NULL for OK). */
@@ -101,6 +143,7 @@ void grpc_fail(struct grpc_call *call, enum grpc_status status, const char *why)
 struct grpc_facts {
 	uint64_t connections;	    /* open now */
 	uint64_t calls;		    /* open now */
+	uint64_t memory;	    /* bytes of requests and answers under way */
 	uint64_t accepted, refused; /* connections, ever */
 	uint64_t abused;	    /* connections that were ended because of what they did */
 	uint64_t answers[GRPC_STATUSES];

@@ -1,7 +1,7 @@
 /*
  * http.c - the HTTP server, by libmicrohttpd with its own threads.
  *
- *	target -> begin_request -> (body: ignored) -> respond -> completed
+ *	target -> begin_request -> (body: kept for a POST) -> respond -> completed
  *	                                               |
  *	          route -> seat -> build -> seat_still_valid -> MHD_queue_response
  *	                             ^            | no, 3 times: 503
@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,9 +39,11 @@ struct http {
 
 /* One request, from its first line to the last byte of its answer. */
 struct asked {
-	char *target; /* as it was sent; NULL: there was no memory for it */
-	size_t body;  /* bytes of it, ignored */
-	bool started; /* its headers are complete */
+	char *target;	/* as it was sent; NULL: there was no memory for it */
+	size_t ignored; /* bytes of a body that nobody wants */
+	bool started;	/* its headers are complete */
+	bool posts;	/* a POST where one is taken: its body is kept */
+	struct body body;
 };
 
 static struct conn *conn_of(struct MHD_Connection *connection)
@@ -54,6 +57,13 @@ static struct conn *conn_of(struct MHD_Connection *connection)
 /* --- an answer ----------------------------------------------------------------------------------
  */
 
+static bool takes(const struct route *route, const char *method)
+{
+	if (route->takes == ROUTE_POSTS)
+		return strcmp(method, "POST") == 0;
+	return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+}
+
 /* What goes wrong before a route is asked; true: the answer is there. */
 static bool refused(const struct route *route, struct request *request, const char *method,
 	struct answer *answer)
@@ -61,8 +71,9 @@ static bool refused(const struct route *route, struct request *request, const ch
 	if (route == NULL)
 		answer_error(
 			answer, 404, "not_found", "there is no such path; see tally-queryd(8)");
-	else if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
-		answer_error(answer, 405, "method", "%s takes GET and HEAD only", route->pattern);
+	else if (!takes(route, method))
+		answer_error(answer, 405, "method", "%s takes %s only", route->pattern,
+			route->takes == ROUTE_POSTS ? "POST" : "GET and HEAD");
 	else if (route->query == QUERY_REFUSED && request->query[0] != '\0')
 		answer_error(answer, 400, "invalid", "%s takes no parameters", route->pattern);
 	else
@@ -71,16 +82,16 @@ static bool refused(const struct route *route, struct request *request, const ch
 }
 
 /* One try.  0: built; ANSWER_AGAIN. */
-static int build(struct query *query, struct seat *seat, const char *target, const char *method,
+static int build(struct query *query, struct seat *seat, struct asked *asked, const char *method,
 	const struct route **route, struct answer *answer)
 {
-	struct question question = {.query = query, .seat = seat};
+	struct question question = {.query = query, .seat = seat, .body = &asked->body};
 	char why[REQUEST_WHY_SIZE] = "";
 	struct request request;
 	int err;
 
 	seat_again(seat);
-	err = request_parse(&request, target, why);
+	err = request_parse(&request, asked->target, why);
 	question.request = &request;
 	*route = err == 0 ? route_find(&request) : NULL;
 	if (err == TALLY_EINVALID) {
@@ -101,7 +112,7 @@ static int build(struct query *query, struct seat *seat, const char *target, con
 }
 
 /* Takes the answer's body. */
-static struct MHD_Response *response_of(struct answer *answer)
+static struct MHD_Response *response_of(const struct route *route, struct answer *answer)
 {
 	struct MHD_Response *response =
 		MHD_create_response_from_buffer(answer->len, answer->body, MHD_RESPMEM_MUST_FREE);
@@ -114,7 +125,8 @@ static struct MHD_Response *response_of(struct answer *answer)
 	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
 	MHD_add_response_header(response, MHD_HTTP_HEADER_SERVER, "tally-queryd/" QUERYD_VERSION);
 	if (answer->status == 405)
-		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW,
+			route != NULL && route->takes == ROUTE_POSTS ? "POST" : "GET, HEAD");
 	if (answer->status == 503)
 		MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
 	return response;
@@ -126,10 +138,10 @@ static void count(struct query *query, const struct route *route, unsigned statu
 }
 
 /* Queues it when everything that it stands on still holds.  false: it does not. */
-static bool queue(struct MHD_Connection *connection, struct seat *seat, struct answer *answer,
-	enum MHD_Result *result)
+static bool queue(struct MHD_Connection *connection, struct seat *seat, const struct route *route,
+	struct answer *answer, enum MHD_Result *result)
 {
-	struct MHD_Response *response = response_of(answer);
+	struct MHD_Response *response = response_of(route, answer);
 	bool valid = true;
 
 	*result = MHD_NO;
@@ -143,7 +155,7 @@ static bool queue(struct MHD_Connection *connection, struct seat *seat, struct a
 }
 
 static enum MHD_Result respond(struct query *query, struct MHD_Connection *connection,
-	const char *target, const char *method)
+	struct asked *asked, const char *method)
 {
 	struct seat *seat = seats_take(query->seats);
 	const struct route *route = NULL;
@@ -154,17 +166,97 @@ static enum MHD_Result respond(struct query *query, struct MHD_Connection *conne
 	for (int tries = 0; tries < TRIES && !sent; tries++) {
 		if (tries > 0)
 			atomic_fetch_add(&query->rebuilt, 1);
-		if (build(query, seat, target, method, &route, &answer) == 0)
-			sent = queue(connection, seat, &answer, &result);
+		if (build(query, seat, asked, method, &route, &answer) == 0)
+			sent = queue(connection, seat, route, &answer, &result);
 	}
 	if (!sent) {
 		seat_again(seat); /* what follows stands on nothing */
 		answer_error(&answer, 503, "not_ready",
 			"partitions kept changing while this was read; ask again");
-		queue(connection, seat, &answer, &result);
+		queue(connection, seat, route, &answer, &result);
 	}
 	seats_give(query->seats, seat);
 	count(query, route, answer.status);
+	answer_clear(&answer);
+	return result;
+}
+
+/* --- the body of a POST -------------------------------------------------------------------------
+ */
+
+static const struct route *route_of(const struct asked *asked)
+{
+	char why[REQUEST_WHY_SIZE];
+	const struct route *route = NULL;
+	struct request request;
+
+	if (request_parse(&request, asked->target, why) == 0)
+		route = route_find(&request);
+	request_free(&request);
+	return route;
+}
+
+static const char *header(struct MHD_Connection *connection, const char *name)
+{
+	return MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
+}
+
+/*
+ * application/json and nothing else: it is what makes a browser ask first before a
+ * foreign page may send it, and nobody here says yes.
+ */
+static bool is_json(const char *type)
+{
+	static const char json[] = "application/json";
+
+	if (type == NULL || strncasecmp(type, json, sizeof(json) - 1) != 0)
+		return false;
+	type += sizeof(json) - 1;
+	return type[strspn(type, " \t")] == '\0' || type[strspn(type, " \t")] == ';';
+}
+
+/* What the headers say is wrong with a body, before it comes; true: the answer is there. */
+static bool body_refused(struct MHD_Connection *connection, struct answer *answer)
+{
+	const char *length = header(connection, MHD_HTTP_HEADER_CONTENT_LENGTH);
+	const char *encoding = header(connection, MHD_HTTP_HEADER_CONTENT_ENCODING);
+	uint64_t bytes;
+
+	if (!is_json(header(connection, MHD_HTTP_HEADER_CONTENT_TYPE)))
+		answer_error(answer, 415, "content_type",
+			"the body must be JSON, with the header Content-Type: application/json");
+	else if (encoding != NULL && strcasecmp(encoding, "identity") != 0)
+		answer_error(answer, 415, "content_encoding", "the body must not be compressed");
+	else if (length != NULL &&
+		 (!request_number(length, 0, UINT64_MAX, &bytes) || bytes > BODY_MAX))
+		answer_error(answer, 413, "too_large",
+			"the body has more than %u bytes: ask about fewer streams at a time",
+			BODY_MAX);
+	else
+		return false;
+	return true;
+}
+
+/* The headers are complete.  An answer that is given here ends the connection. */
+static enum MHD_Result begin_body(struct http *http, struct MHD_Connection *connection,
+	struct asked *asked, const char *method)
+{
+	const struct route *route = strcmp(method, "POST") == 0 ? route_of(asked) : NULL;
+	enum MHD_Result result = MHD_YES;
+	struct answer answer = {0};
+	struct MHD_Response *response;
+
+	asked->posts = route != NULL && route->takes == ROUTE_POSTS;
+	if (!asked->posts || !body_refused(connection, &answer))
+		return MHD_YES;
+	response = response_of(route, &answer);
+	if (response == NULL)
+		result = MHD_NO;
+	else {
+		result = MHD_queue_response(connection, answer.status, response);
+		MHD_destroy_response(response);
+	}
+	count(http->query, route, answer.status);
 	answer_clear(&answer);
 	return result;
 }
@@ -189,22 +281,26 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
 {
 	struct http *http = arg;
 	struct asked *asked = *context;
+	size_t size;
 
 	(void)url; /* decoded, so '/' and %2F are one: the raw target is what counts */
 	(void)version;
-	(void)upload;
 	if (asked == NULL || asked->target == NULL)
 		return MHD_NO;
 	if (!asked->started) {
 		asked->started = true;
 		conns_asking(http->query->conns, conn_of(connection), host_boot_ns());
-		return MHD_YES;
+		return begin_body(http, connection, asked, method);
 	}
-	if (*upload_size == 0)
-		return respond(http->query, connection, asked->target, method);
-	asked->body += *upload_size;
+	size = *upload_size;
 	*upload_size = 0;
-	return asked->body > HTTP_BODY_MAX ? MHD_NO : MHD_YES;
+	if (size == 0)
+		return respond(http->query, connection, asked, method);
+	if (asked->posts)
+		return body_add(&asked->body, &http->query->bodies, upload, size) ? MHD_YES
+										  : MHD_NO;
+	asked->ignored += size;
+	return asked->ignored > HTTP_BODY_MAX ? MHD_NO : MHD_YES;
 }
 
 static void completed(void *arg, struct MHD_Connection *connection, void **context,
@@ -215,8 +311,10 @@ static void completed(void *arg, struct MHD_Connection *connection, void **conte
 
 	(void)code;
 	conns_answered(http->query->conns, conn_of(connection), host_boot_ns());
-	if (asked != NULL)
+	if (asked != NULL) {
+		body_free(&asked->body, &http->query->bodies);
 		free(asked->target);
+	}
 	free(asked);
 	*context = NULL;
 }

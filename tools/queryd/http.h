@@ -12,7 +12,7 @@
 #define HTTP_CONNECTIONS_MAX  1024  /* a hard limit */
 #define HTTP_CONNECTIONS_PEER 768   /* of one address */
 #define HTTP_MEMORY_MAX	      16384 /* per connection: request line and headers */
-#define HTTP_BODY_MAX	      65536 /* a request's body is read and ignored up to here */
+#define HTTP_BODY_MAX	      65536 /* a body that nobody wants is read and ignored up to here */
 #define HTTP_SILENT_S	      10    /* a connection may be silent for so long */
 #define HTTP_WAITING_S	      15    /* ... and be without a whole request for so long */
 #define HTTP_ASKING_S	      30    /* an answer must have been read whole after so long */

@@ -1,8 +1,8 @@
 /*
- * listen.c - the address to listen on.
+ * listen.c - an address to listen on.
  *
- *	query.http_listen -> config_listen_split -> getaddrinfo -> bind, listen ->
- * <run_dir>/query.http
+ *	query.http_listen -> config_listen_split -> getaddrinfo -> bind, listen -> query.http
+ *	query.grpc_listen ->                  "                                 -> query.grpc
  *
  * A mistake of the operator is one line that names the address and says what
  * to do about it.
@@ -27,20 +27,28 @@
 #define LISTEN_BACKLOG	 1024
 #define LISTEN_HOST_SIZE 256
 
-static const char *bind_advice(int error)
+static const struct advice {
+	int error;
+	const char *cause, *to;
+} advices[] = {
+	{EADDRINUSE, "another process listens there: stop it, or ", "another port"},
+	{EADDRNOTAVAIL, "this machine has no such address: ", "one it has"},
+	{EACCES, "ports below 1024 need a privilege: ", "a higher one"},
+	{0, "", "an address that can be used"},
+};
+
+static void say_bind(char why[LISTEN_WHY_SIZE], const char *text, const char *option, int error)
 {
-	if (error == EADDRINUSE)
-		return "another process listens there: stop it, or set query.http_listen to another"
-		       " port (0 takes any free one)";
-	if (error == EADDRNOTAVAIL)
-		return "this machine has no such address: set query.http_listen to one it has";
-	if (error == EACCES)
-		return "ports below 1024 need a privilege: set query.http_listen to a higher one";
-	return "set query.http_listen to an address that can be used";
+	const struct advice *advice = advices;
+
+	while (advice->error != 0 && advice->error != error)
+		advice++;
+	snprintf(why, LISTEN_WHY_SIZE, "cannot listen on %s: %s; %sset %s to %s", text,
+		strerror(error), advice->cause, option, advice->to);
 }
 
 /* One candidate of getaddrinfo.  -1 with errno set. */
-static int open_one(const struct addrinfo *info)
+static int open_one(const struct addrinfo *info, bool shared)
 {
 	const int on = 1, off = 0;
 	int fd = socket(info->ai_family, info->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
@@ -50,6 +58,8 @@ static int open_one(const struct addrinfo *info)
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (shared)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
 	if (info->ai_family == AF_INET6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
 	if (bind(fd, info->ai_addr, info->ai_addrlen) == 0 && listen(fd, LISTEN_BACKLOG) == 0)
@@ -75,7 +85,8 @@ static bool bound_text(int fd, char bound[LISTEN_TEXT_SIZE])
 	return true;
 }
 
-int listen_open(const char *text, char bound[LISTEN_TEXT_SIZE], char why[LISTEN_WHY_SIZE])
+int listen_open(const char *text, const char *option, bool shared, char bound[LISTEN_TEXT_SIZE],
+	char why[LISTEN_WHY_SIZE])
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
 	char host[LISTEN_HOST_SIZE], service[8];
@@ -85,26 +96,25 @@ int listen_open(const char *text, char bound[LISTEN_TEXT_SIZE], char why[LISTEN_
 
 	if (config_listen_split(text, host, sizeof(host), &port) != 0) {
 		snprintf(why, LISTEN_WHY_SIZE,
-			"query.http_listen: \"%s\" is not host:port; write for example"
-			" 127.0.0.1:3100 or [::1]:3100",
-			text);
+			"%s: \"%s\" is not host:port; write for example 127.0.0.1:3100 or "
+			"[::1]:3100",
+			option, text);
 		return -1;
 	}
 	snprintf(service, sizeof(service), "%u", (unsigned)port);
 	err = getaddrinfo(host, service, &hints, &list);
 	if (err != 0) {
 		snprintf(why, LISTEN_WHY_SIZE,
-			"query.http_listen: cannot find host \"%s\" (%s); write its IP address",
-			host, gai_strerror(err));
+			"%s: cannot find host \"%s\" (%s); write its IP address", option, host,
+			gai_strerror(err));
 		return -1;
 	}
 	for (const struct addrinfo *info = list; info != NULL && fd < 0; info = info->ai_next)
-		fd = open_one(info);
+		fd = open_one(info, shared);
 	err = errno;
 	freeaddrinfo(list);
 	if (fd < 0)
-		snprintf(why, LISTEN_WHY_SIZE, "cannot listen on %s: %s; %s", text, strerror(err),
-			bind_advice(err));
+		say_bind(why, text, option, err);
 	else if (!bound_text(fd, bound))
 		snprintf(bound, LISTEN_TEXT_SIZE, "%s", text);
 	return fd;
@@ -124,7 +134,8 @@ static bool write_file(int dir, const char *name, const char *line)
 	return ok;
 }
 
-bool listen_announce(const char *run_dir, const char *bound, char why[LISTEN_WHY_SIZE])
+bool listen_announce(
+	const char *run_dir, const char *name, const char *bound, char why[LISTEN_WHY_SIZE])
 {
 	char line[LISTEN_TEXT_SIZE + 1], temporary[64];
 	int dir = open(run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -132,13 +143,12 @@ bool listen_announce(const char *run_dir, const char *bound, char why[LISTEN_WHY
 
 	if (dir >= 0) {
 		snprintf(line, sizeof(line), "%s\n", bound);
-		snprintf(temporary, sizeof(temporary), LISTEN_FILE_NAME ".%ld", (long)getpid());
-		ok = write_file(dir, temporary, line) &&
-		     renameat(dir, temporary, dir, LISTEN_FILE_NAME) == 0;
+		snprintf(temporary, sizeof(temporary), "%s.%ld", name, (long)getpid());
+		ok = write_file(dir, temporary, line) && renameat(dir, temporary, dir, name) == 0;
 	}
 	if (!ok)
-		snprintf(why, LISTEN_WHY_SIZE, "cannot write %s/" LISTEN_FILE_NAME ": %s; %s",
-			run_dir, strerror(errno),
+		snprintf(why, LISTEN_WHY_SIZE, "cannot write %s/%s: %s; %s", run_dir, name,
+			strerror(errno),
 			errno == ENOENT ? "run_dir is made by tallyd: start that first"
 					: "it needs write access to run_dir");
 	if (dir >= 0) {
@@ -149,12 +159,12 @@ bool listen_announce(const char *run_dir, const char *bound, char why[LISTEN_WHY
 	return ok;
 }
 
-void listen_withdraw(const char *run_dir, const char *bound)
+void listen_withdraw(const char *run_dir, const char *name, const char *bound)
 {
 	char path[4096], line[LISTEN_TEXT_SIZE] = "";
 	FILE *file;
 
-	snprintf(path, sizeof(path), "%s/" LISTEN_FILE_NAME, run_dir);
+	snprintf(path, sizeof(path), "%s/%s", run_dir, name);
 	file = fopen(path, "re");
 	if (file == NULL)
 		return;

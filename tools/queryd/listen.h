@@ -1,6 +1,6 @@
 /*
- * listen.h - the address to listen on: taken apart, bound, and made known in
- * <run_dir>/query.http, which matters when the port was 0 (any free one).
+ * listen.h - an address to listen on: taken apart, bound, and made known in a
+ * file of the run directory, which matters when the port was 0 (any free one).
  */
 #ifndef TALLY_QUERYD_LISTEN_H
 #define TALLY_QUERYD_LISTEN_H
@@ -9,19 +9,30 @@
 
 #define LISTEN_TEXT_SIZE 300 /* "[host]:port" */
 #define LISTEN_WHY_SIZE	 640
-#define LISTEN_FILE_NAME "query.http"
+#define LISTEN_HTTP_NAME "query.http"
+#define LISTEN_GRPC_NAME "query.grpc"
 
 /*
- * Binds and listens on "127.0.0.1:3100", "[::1]:0", "localhost:3100".  `bound`
- * gets the address in numbers with its real port.  Returns a descriptor, or -1
- * with one line in `why` that says what to do.
+ * Binds and listens on "127.0.0.1:3100", "[::1]:0", "localhost:3100".  `option`
+ * is what the operator calls it, "query.http_listen".  `shared`: other processes
+ * of ours listen there too, and the kernel spreads the connections over them.
+ * `bound` gets the address in numbers with its real port.  Returns a descriptor,
+ * or -1 with one line in `why` that says what to do.
  */
-int listen_open(const char *text, char bound[LISTEN_TEXT_SIZE], char why[LISTEN_WHY_SIZE]);
+int listen_open(const char *text, const char *option, bool shared, char bound[LISTEN_TEXT_SIZE],
+	char why[LISTEN_WHY_SIZE]);
 
-/* Writes "<bound>\n" to <run_dir>/query.http, by rename.  false with one line in `why`. */
-bool listen_announce(const char *run_dir, const char *bound, char why[LISTEN_WHY_SIZE]);
+/*
+ * Writes "<bound>\n" to <run_dir>/<name> (LISTEN_*_NAME), by rename.  false with
+ * one line in `why`.
+ */
+bool listen_announce(
+	const char *run_dir, const char *name, const char *bound, char why[LISTEN_WHY_SIZE]);
 
-/* Removes that file while it still names `bound`. */
-void listen_withdraw(const char *run_dir, const char *bound);
+/*
+ * Removes that file while it still names `bound`.  Not for a shared address: the
+ * others listen on; the supervisor removes it when the last one has gone.
+ */
+void listen_withdraw(const char *run_dir, const char *name, const char *bound);
 
 #endif

@@ -1,8 +1,10 @@
 /*
- * main.c - tally-queryd: answers questions over HTTP from the shared memory of a running Tally.
+ * main.c - tally-queryd: answers questions over gRPC and HTTP from the shared memory of a running
+ * Tally, and asks its workers what needs a write.
  *
  *	tallyd --posix_spawn--> tally-queryd -c tally.yaml --parent PID
  *	                          |- threads: HTTP (http.c)
+ *	                          |- thread: asker, gRPC (asker.c, services.c)
  *	                          '- main: waits for a signal; once a second tick()
  *
  * It holds nothing that must survive: it may be killed at any time.  It is
@@ -27,16 +29,20 @@
 #include <jansson.h>
 
 #include "answer.h"
+#include "asker.h"
 #include "http.h"
 #include "listen.h"
 #include "metrics.h"
+#include "services.h"
 
 #include "shm/check.h"
 #include "shm/config.h"
 #include "shm/host.h"
 #include "shm/log.h"
 
-#define STOP_GRACE_MS  1200 /* for answers under way */
+#define STOP_GRACE_MS  1000 /* for answers under way over HTTP, then ... */
+#define STOP_GRPC_MS   300  /* ... for those over gRPC, which have had the same time ... */
+#define STOP_ASKER_MS  100  /* ... and for what else is asked */
 #define STOP_AT_MOST_S 1.8  /* then it ends, whatever its threads do */
 #define FILES_MAX      65536
 
@@ -50,7 +56,7 @@ struct options {
 
 static const char usage[] =
 	"Usage: tally-queryd -c FILE [--parent PID]\n"
-	"Answers questions over HTTP from the shared memory of a running Tally.\n"
+	"Answers questions over gRPC and HTTP from the shared memory of a running Tally.\n"
 	"\n"
 	"  -c, --config FILE   configuration (tally.yaml); run_dir and query.* are used\n"
 	"      --parent PID    end with this process: for tallyd, which starts us\n"
@@ -151,6 +157,7 @@ static void block_signals(sigset_t *before, sigset_t *stop)
 	sigemptyset(stop);
 	sigaddset(stop, SIGTERM);
 	sigaddset(stop, SIGINT);
+	sigaddset(stop, SIGHUP);
 }
 
 /* Main alone hears signals; the ones that stop us it fetches with sigtimedwait. */
@@ -184,7 +191,29 @@ static void tick(struct query *query)
 	conns_expire(query->conns, host_boot_ns());
 }
 
-static void serve(struct query *query, const sigset_t *stop)
+/* All that this process serves with. */
+struct server {
+	const struct config *config;
+	struct query *query;
+	struct asker *asker;
+	struct services *services;
+	struct http *http;
+	char http_bound[LISTEN_TEXT_SIZE], grpc_bound[LISTEN_TEXT_SIZE];
+};
+
+/* What was read at start and may have changed since: certificates. */
+static void reload(struct server *server)
+{
+	char why[GRPC_WHY_SIZE], quoted[2 * GRPC_WHY_SIZE];
+
+	if (services_renew_tls(server->services, why))
+		log_info("query.reload", "signal=%d", SIGHUP);
+	else
+		log_error("query.reload", "signal=%d text=%s", SIGHUP,
+			log_quote(quoted, sizeof(quoted), why));
+}
+
+static void serve(struct server *server, const sigset_t *stop)
 {
 	const struct timespec second = {.tv_sec = 1};
 	int signal_no;
@@ -192,8 +221,10 @@ static void serve(struct query *query, const sigset_t *stop)
 	do {
 		signal_no = sigtimedwait(stop, NULL, &second);
 		if (signal_no < 0)
-			tick(query);
-	} while (signal_no < 0);
+			tick(server->query);
+		else if (signal_no == SIGHUP)
+			reload(server);
+	} while (signal_no < 0 || signal_no == SIGHUP);
 	log_info("query.stop", "signal=%d", signal_no);
 }
 
@@ -218,7 +249,7 @@ static void limit_stop(void)
 		pthread_detach(thread);
 }
 
-static struct query *query_new(const struct config *config)
+static struct query *query_new(const struct config *config, struct asker *asker)
 {
 	static const struct conns_limits limits = {
 		.many = HTTP_CONNECTIONS_MANY,
@@ -235,6 +266,9 @@ static struct query *query_new(const struct config *config)
 	query->seats = seats_new(config->run_dir, config->http_threads);
 	query->conns = conns_new(&limits);
 	query->totals = totals_new();
+	query->asker = asker;
+	query->ask = asker_submit;
+	query->ask_metrics = metrics_asker;
 	must(query->seats != NULL && query->conns != NULL && query->totals != NULL);
 	json_set_alloc_funcs(alloc_or_stop, free);
 	return query;
@@ -248,43 +282,101 @@ static void query_free(struct query *query)
 	free(query);
 }
 
+/* Errors of the world, each logged once; then nothing is left behind. */
+static bool cannot(const char *event, const char *why)
+{
+	char quoted[2 * LISTEN_WHY_SIZE];
+
+	log_error(event, "text=%s", log_quote(quoted, sizeof(quoted), why));
+	return false;
+}
+
+static bool start_grpc(struct server *server)
+{
+	const struct config *config = server->config;
+	char why[LISTEN_WHY_SIZE];
+	int fd = listen_open(config->grpc_listen, "query.grpc_listen", config->query_processes > 1,
+		server->grpc_bound, why);
+
+	if (fd < 0)
+		return cannot("grpc.listen", why);
+	server->services = services_start(server->asker, config, fd, why);
+	if (server->services == NULL)
+		return cannot("grpc.start", why);
+	server->query->services = server->services;
+	return asker_start(server->asker) ||
+	       cannot("asker.start", "there can be no more threads; more than allowed?");
+}
+
+static bool start_http(struct server *server)
+{
+	const struct config *config = server->config;
+	char why[LISTEN_WHY_SIZE];
+	int fd = listen_open(config->http_listen, "query.http_listen", config->query_processes > 1,
+		server->http_bound, why);
+
+	if (fd < 0)
+		return cannot("http.listen", why);
+	server->http = http_start(server->query, fd);
+	if (server->http == NULL)
+		log_error("http.start",
+			"address=%s text=\"the HTTP library cannot start; more files or threads "
+			"than allowed?\"",
+			server->http_bound);
+	return server->http != NULL;
+}
+
+/* The file of gRPC first: who finds the one of HTTP finds both. */
+static bool announce(struct server *server)
+{
+	const char *run_dir = server->config->run_dir;
+	char why[LISTEN_WHY_SIZE];
+
+	if (!listen_announce(run_dir, LISTEN_GRPC_NAME, server->grpc_bound, why))
+		return cannot("grpc.announce", why);
+	if (!listen_announce(run_dir, LISTEN_HTTP_NAME, server->http_bound, why))
+		return cannot("http.announce", why);
+	log_info("grpc.listen", "address=%s tls=%s", server->grpc_bound,
+		server->config->grpc_tls_cert[0] ? "yes" : "no");
+	log_info(
+		"http.listen", "address=%s threads=%u", server->http_bound, server->query->threads);
+	return true;
+}
+
+static void stop(struct server *server)
+{
+	const struct config *config = server->config;
+
+	limit_stop();
+	if (config->query_processes <= 1) {
+		listen_withdraw(config->run_dir, LISTEN_HTTP_NAME, server->http_bound);
+		listen_withdraw(config->run_dir, LISTEN_GRPC_NAME, server->grpc_bound);
+	}
+	services_drain(server->services);
+	http_stop(&server->http, STOP_GRACE_MS);
+	services_stop(&server->services, STOP_GRPC_MS);
+	asker_stop(server->asker, STOP_ASKER_MS);
+	asker_free(&server->asker);
+	query_free(server->query);
+}
+
 /* The exit code. */
 static int run(const struct config *config)
 {
-	char bound[LISTEN_TEXT_SIZE], why[LISTEN_WHY_SIZE], quoted[2 * LISTEN_WHY_SIZE];
-	sigset_t before, stop;
-	struct query *query;
-	struct http *http;
-	int fd = listen_open(config->http_listen, bound, why);
+	struct server server = {.config = config};
+	sigset_t before, signals;
+	bool started;
 
-	if (fd < 0) {
-		log_error("http.listen", "text=%s", log_quote(quoted, sizeof(quoted), why));
-		return EXIT_FAILED;
-	}
-	query = query_new(config);
-	block_signals(&before, &stop);
-	http = http_start(query, fd);
-	unblock_signals(&before, &stop);
-	if (http == NULL) {
-		log_error("http.start",
-			"address=%s text=\"the HTTP library cannot start; more files or threads "
-			"than "
-			"allowed?\"",
-			bound);
-	} else if (!listen_announce(config->run_dir, bound, why)) {
-		log_error("http.announce", "text=%s", log_quote(quoted, sizeof(quoted), why));
-		http_stop(&http, 0);
-	} else {
-		log_info("http.listen", "address=%s threads=%u", bound, query->threads);
-		serve(query, &stop);
-		limit_stop();
-		listen_withdraw(config->run_dir, bound);
-		http_stop(&http, STOP_GRACE_MS);
-		query_free(query);
-		return 0;
-	}
-	query_free(query);
-	return EXIT_FAILED;
+	server.asker = asker_new(config->run_dir);
+	server.query = query_new(config, server.asker);
+	block_signals(&before, &signals);
+	started = start_grpc(&server) && start_http(&server);
+	unblock_signals(&before, &signals);
+	if (!started || !announce(&server))
+		return EXIT_FAILED; /* it holds nothing that an exit does not end */
+	serve(&server, &signals);
+	stop(&server);
+	return 0;
 }
 
 int main(int argc, char **argv)

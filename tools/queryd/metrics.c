@@ -1,7 +1,7 @@
 /*
  * metrics.c - /metrics, in Prometheus' text format.
  *
- *	this process -> tally_query_*, tally_build_info
+ *	this process -> tally_query_*, tally_build_info, tally_ask_*, tally_grpc_* (metrics_asker.c)
  *	the table    -> tally_* of instance and partitions (fields.c), loki_ingest_limits_*
  *	the stores   -> tally_tenant_* of the largest tenants
  *
@@ -90,6 +90,8 @@ static void write_process(FILE *out, struct query *query)
 		conns.ended_for_room);
 	prom_count(out, "tally_query_connections_ended_total", PROM_LABELS("reason", "slow"),
 		conns.ended_late);
+	if (query->ask_metrics != NULL)
+		query->ask_metrics(out, query->asker, query->services);
 }
 
 /* --- the table
@@ -97,6 +99,7 @@ static void write_process(FILE *out, struct query *query)
 
 static void write_instance(struct scrape *scrape)
 {
+	static const char *const loads[] = {"none", "ok", "refused"};
 	const struct tally_instance *instance = &scrape->instance;
 	const struct field *fields;
 	char text[40];
@@ -111,6 +114,11 @@ static void write_instance(struct scrape *scrape)
 		"1 for the state of the consumer group membership.");
 	prom_count(
 		scrape->out, "tally_group_state", PROM_LABELS("state", instance->group_state), 1);
+	prom_head(scrape->out, "tally_limits_state", "gauge",
+		"1 for what came of the last load of the limits of tenants, else 0.");
+	for (size_t i = 0; i < sizeof(loads) / sizeof(loads[0]); i++)
+		prom_count(scrape->out, "tally_limits_state", PROM_LABELS("state", loads[i]),
+			strcmp(instance->limits_state, loads[i]) == 0);
 	fields = fields_of_instance(&n);
 	for (size_t i = 0; i < n; i++) {
 		if (fields[i].metric == NULL || !field_to_sample(&fields[i], instance, text))
@@ -291,6 +299,7 @@ static int write_tenants(struct scrape *scrape)
 	size_t cap = scrape->question->query->metrics_tenants, n = 0;
 	struct tally_basis basis = {0};
 	struct tally_usage *top;
+	char rate[40];
 	int err = 0;
 
 	top = calloc(cap + 1, sizeof(*top));
@@ -310,6 +319,13 @@ static int write_tenants(struct scrape *scrape)
 		for (size_t i = 0; i < n; i++)
 			prom_count(scrape->out, metric->name, PROM_LABELS("tenant", top[i].tenant),
 				tenant_value(&top[i], metric->what));
+	}
+	prom_head(scrape->out, "tally_tenant_bytes_per_second", "gauge",
+		"Bytes per second over the rate window, of the largest tenants.");
+	for (size_t i = 0; i < n; i++) {
+		snprintf(rate, sizeof(rate), "%.9g", top[i].bytes_per_sec);
+		prom_sample(scrape->out, "tally_tenant_bytes_per_second",
+			PROM_LABELS("tenant", top[i].tenant), rate);
 	}
 	free(top);
 	return err == TALLY_ENOMEM ? err : 0;

@@ -12,16 +12,21 @@
 
 /* clang-format off */
 static const struct route routes[] = {
-	{ "/healthz",                         answer_healthz,    TABLE_UNUSED, QUERY_IGNORED },
-	{ "/ready",                           answer_ready,      TABLE_NEEDED, QUERY_IGNORED },
-	{ "/metrics",                         answer_metrics,    TABLE_USED,   QUERY_IGNORED },
-	{ "/ingest-limits/usage/{tenant}",    answer_usage,      TABLE_NEEDED, QUERY_IGNORED },
-	{ "/api/v1/instance",                 answer_instance,   TABLE_NEEDED, QUERY_REFUSED },
-	{ "/api/v1/partitions",               answer_partitions, TABLE_NEEDED, QUERY_REFUSED },
-	{ "/api/v1/partitions/{n}",           answer_partition,  TABLE_NEEDED, QUERY_REFUSED },
-	{ "/api/v1/tenants",                  answer_tenants,    TABLE_NEEDED, QUERY_PAGE },
-	{ "/api/v1/tenants/{tenant}",         answer_tenant,     TABLE_NEEDED, QUERY_REFUSED },
-	{ "/api/v1/tenants/{tenant}/streams", answer_streams,    TABLE_NEEDED, QUERY_PAGE },
+	{ "/healthz",                         answer_healthz,      TABLE_UNUSED, QUERY_IGNORED, ROUTE_GETS },
+	{ "/ready",                           answer_ready,        TABLE_NEEDED, QUERY_IGNORED, ROUTE_GETS },
+	{ "/metrics",                         answer_metrics,      TABLE_USED,   QUERY_IGNORED, ROUTE_GETS },
+	{ "/ingest-limits/usage/{tenant}",    answer_usage,        TABLE_NEEDED, QUERY_IGNORED, ROUTE_GETS },
+	{ "/ingest-limits/exceeds-limits",    answer_exceeds_loki, TABLE_NEEDED, QUERY_IGNORED, ROUTE_POSTS },
+	{ "/api/v1/instance",                 answer_instance,     TABLE_NEEDED, QUERY_REFUSED, ROUTE_GETS },
+	{ "/api/v1/partitions",               answer_partitions,   TABLE_NEEDED, QUERY_REFUSED, ROUTE_GETS },
+	{ "/api/v1/partitions/{n}",           answer_partition,    TABLE_NEEDED, QUERY_REFUSED, ROUTE_GETS },
+	{ "/api/v1/tenants",                  answer_tenants,      TABLE_NEEDED, QUERY_PAGE,    ROUTE_GETS },
+	{ "/api/v1/tenants/{tenant}",         answer_tenant,       TABLE_NEEDED, QUERY_REFUSED, ROUTE_GETS },
+	{ "/api/v1/tenants/{tenant}/streams", answer_streams,      TABLE_NEEDED, QUERY_PAGE,    ROUTE_GETS },
+	{ "/api/v1/tenants/{tenant}/limits",  answer_limits,       TABLE_NEEDED, QUERY_REFUSED, ROUTE_GETS },
+	{ "/api/v1/check",                    answer_check,        TABLE_NEEDED, QUERY_REFUSED, ROUTE_POSTS },
+	{ "/api/v1/exceeds-limits",           answer_exceeds,      TABLE_NEEDED, QUERY_REFUSED, ROUTE_POSTS },
+	{ "/api/v1/update-rates",             answer_update_rates, TABLE_NEEDED, QUERY_REFUSED, ROUTE_POSTS },
 };
 /* clang-format on */
 

@@ -11,6 +11,7 @@ struct route {
 	int (*answer)(struct question *question, struct answer *answer);
 	enum { TABLE_UNUSED, TABLE_USED, TABLE_NEEDED } table; /* USED: answers without one, too */
 	enum { QUERY_IGNORED, QUERY_REFUSED, QUERY_PAGE } query;
+	enum { ROUTE_GETS, ROUTE_POSTS } takes; /* GET and HEAD; POST with a JSON body */
 };
 
 /* NULL: there is no such path. */

@@ -17,7 +17,12 @@
 
 #include "shm/tally.h"
 
-enum ctl_exit { CTL_OK = 0, CTL_INCOMPLETE = 1, CTL_TROUBLE = 2 };
+enum ctl_exit {
+	CTL_OK = 0,
+	CTL_INCOMPLETE = 1, /* check: some would be rejected */
+	CTL_TROUBLE = 2,
+	CTL_UNDECIDED = 3 /* check: none would be rejected, but some could not be decided */
+};
 
 struct ctl {
 	const char *run_dir;
@@ -32,6 +37,17 @@ int ctl_tenant(struct ctl *ctl, int argc, char **argv);
 int ctl_stream(struct ctl *ctl, int argc, char **argv);
 int ctl_streams(struct ctl *ctl, int argc, char **argv);
 int ctl_top(struct ctl *ctl, int argc, char **argv);
+int ctl_check(struct ctl *ctl, int argc, char **argv);
+int ctl_explain(struct ctl *ctl, int argc, char **argv);
+
+/* --- partition.c ------------------------------------------------------------------------------ */
+
+void ctl_print_partition(const struct tally_partition *partition);
+
+/* --- query.c ---------------------------------------------------------------------------------- */
+
+/* Posts to the tally-queryd of the run directory.  NULL after a line on stderr. */
+json_t *ctl_query(const struct ctl *ctl, const char *path, json_t *question);
 
 /* --- trouble.c -------------------------------------------------------------------------------- */
 

@@ -80,5 +80,6 @@ json_t *ctl_json_usage(const struct tally_usage *usage)
 	ctl_json_count(object, "streams", usage->streams);
 	ctl_json_count(object, "bytes", usage->bytes);
 	ctl_json_count(object, "policies", usage->policies);
+	json_object_set_new(object, "bytes_per_sec", json_real(usage->bytes_per_sec));
 	return object;
 }

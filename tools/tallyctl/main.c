@@ -7,7 +7,10 @@
  * It asks nobody: it reads the same memory as everybody else, so it answers
  * while tallyd is stopped, crashed or stuck, and says so first.
  *
- * Exit: 0 answered, 1 not found or not complete, 2 wrong usage or cannot attach.
+ * One thing it asks tally-queryd for: to let streams in (check --admit).
+ *
+ * Exit: 0 answered, 1 not found or not complete, 2 wrong usage or cannot attach;
+ * of check: tallyctl(1).
  */
 #include <getopt.h>
 #include <locale.h>
@@ -24,12 +27,15 @@ struct command {
 
 /* clang-format off */
 static const struct command commands[] = {
-	{ "status",  "",                              "the instance and its partitions",        ctl_status },
+	{ "status",  "[--partition N]",               "the instance and its partitions",        ctl_status },
 	{ "tenants", "[--after NAME] [--limit N]",    "tenants by name",                        ctl_tenants },
 	{ "tenant",  "NAME",                          "one tenant: policies, the last minutes", ctl_tenant },
 	{ "streams", "NAME [--limit N]",              "active streams of a tenant",             ctl_streams },
 	{ "stream",  "NAME HASH",                     "one stream; HASH decimal or 0x...",      ctl_stream },
 	{ "top",     "[-n N] [--watch SECONDS]",      "tenants with most active streams",       ctl_top },
+	{ "explain", "NAME",                          "a tenant's limits, and what is left",    ctl_explain },
+	{ "check",   "NAME HASH... [--policy P]",     "may these streams come in?",             ctl_check },
+	{ "check",   "--admit [--bytes N] ...",       "... ask tally-queryd to let them in",    ctl_check },
 };
 /* clang-format on */
 #define N_COMMANDS (sizeof commands / sizeof *commands)
@@ -41,7 +47,9 @@ static int help(void)
 		printf("  %-8s %-27s %s\n", commands[i].name, commands[i].words, commands[i].help);
 	printf("  %-8s %-27s %s\n\n", "help", "", "this");
 	printf("RUN_DIR is $TALLY_RUN_DIR or /run/tally when it is not given.\n"
-	       "Exit: 0 answered, 1 not found or not complete, 2 wrong usage or cannot attach.\n");
+	       "Exit: 0 answered, 1 not found or not complete, 2 wrong usage or cannot attach.\n"
+	       "check: 0 all come in, 1 some are rejected, 3 some could not be decided, 2 as "
+	       "above.\n");
 	return CTL_OK;
 }
 

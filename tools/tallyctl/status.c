@@ -2,6 +2,7 @@
  * status.c - tallyctl status: the instance, its partitions, and one last line
  * that says whether all is well.
  */
+#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -189,6 +190,23 @@ static void print_routing(const struct tally_instance *in)
 			routed - has == 1 ? "is" : "are");
 }
 
+static void print_limits(const struct ctl *ctl)
+{
+	const struct tally_instance *in = &ctl->instance;
+	int64_t wall = tally_now_ms(ctl->tally) - in->clock_offset_ms;
+	char tried[CTL_TEXT_SIZE], loaded[CTL_TEXT_SIZE];
+	ctl_span(tried, wall - in->limits_at_ms);
+	ctl_span(loaded, wall - in->limits_loaded_at_ms);
+	if (strcmp(in->limits_state, "refused") == 0)
+		printf("LIMITS REFUSED %s ago, those of %s ago hold on: %s\n", tried, loaded,
+			in->limits_error);
+	else if (strcmp(in->limits_state, "ok") == 0)
+		printf("limits of %" PRIu32 " tenant%s, loaded %s ago\n", in->limits_tenants,
+			in->limits_tenants == 1 ? "" : "s", loaded);
+	else if (in->limits_version)
+		printf("limits: the defaults for every tenant\n");
+}
+
 static void print_instance(const struct ctl *ctl)
 {
 	const struct tally_instance *in = &ctl->instance;
@@ -212,6 +230,7 @@ static void print_instance(const struct ctl *ctl)
 	else
 		printf("no queryd\n");
 	print_routing(in);
+	print_limits(ctl);
 	if (in->clock_offset_ms)
 		printf("clock offset %" PRId64 " ms: this instance does not count by wall time\n",
 			in->clock_offset_ms);
@@ -238,8 +257,8 @@ static void print_partition(
 				     *replay ? replay : "-", restarts, notes});
 }
 
-static void print_status(
-	const struct ctl *ctl, const struct tally_partition *list, size_t n, const char *summary)
+static void print_status(const struct ctl *ctl, const struct tally_partition *list, size_t n,
+	const char *summary, bool detail)
 {
 	static const char *const headings[] = {">P", "STATE", ">PID", ">GENERATION", ">OFFSET",
 		">TARGET", ">LAG", ">REC/S", "REPLAY", ">RESTARTS", "NOTES"};
@@ -256,6 +275,8 @@ static void print_status(
 		}
 		ctl_table_end(&table);
 	}
+	if (detail)
+		ctl_print_partition(list);
 	putchar('\n');
 	if (skipped)
 		printf("%" PRIu64 " records could not be used; by reason: tallyctl --json status\n",
@@ -315,6 +336,15 @@ static json_t *json_stats(const struct tally_partition *p)
 	COUNT(readers);
 	COUNT(reader_lag);
 	COUNT(lookup_errors);
+	COUNT(asked_known);
+	COUNT(asked_new);
+	COUNT(asked_rejected);
+	COUNT(asked_failed);
+	COUNT(touched);
+	COUNT(rated);
+	COUNT(sent);
+	COUNT(confirmed);
+	COUNT(send_errors);
 #undef COUNT
 	return to;
 }
@@ -349,6 +379,20 @@ static json_t *json_partition(const struct tally_partition *p)
 	return to;
 }
 
+static json_t *json_limits(const struct tally_instance *in)
+{
+	json_t *to = json_object();
+	char number[CTL_TEXT_SIZE];
+	ctl_json_text(to, "state", in->limits_state);
+	ctl_json_text(to, "error", in->limits_error);
+	ctl_json_text(to, "version", number_text(number, in->limits_version));
+	ctl_json_int(to, "at_ms", in->limits_at_ms);
+	ctl_json_int(to, "loaded_at_ms", in->limits_loaded_at_ms);
+	ctl_json_count(to, "refused", in->limits_refused);
+	ctl_json_count(to, "tenants", in->limits_tenants);
+	return to;
+}
+
 static void json_status(
 	const struct ctl *ctl, const struct tally_partition *list, size_t n, const char *summary)
 {
@@ -374,6 +418,7 @@ static void json_status(
 	ctl_json_int(to, "started_at_ms", in->started_at_ms);
 	ctl_json_int(to, "heartbeat_age_ms", in->heartbeat_age_ms);
 	ctl_json_int(to, "clock_offset_ms", in->clock_offset_ms);
+	json_object_set_new(to, "limits", json_limits(in));
 	for (size_t i = 0; i < n; i++)
 		json_array_append_new(array, json_partition(&list[i]));
 	json_object_set_new(to, "partitions", array);
@@ -381,20 +426,62 @@ static void json_status(
 	ctl_json_print(to);
 }
 
+/* ------------------------------------------------------------------ the command */
+
+static int parse(int argc, char **argv, uint64_t *only)
+{
+	static const struct option options[] = {{"partition", required_argument, NULL, 'p'}, {0}};
+	int option;
+	*only = UINT64_MAX;
+	while ((option = getopt_long(argc, argv, ":p:", options, NULL)) != -1) {
+		if (option != 'p')
+			return ctl_usage("status: option %s: %s", argv[optind - 1],
+				option == ':' ? "needs a value" : "unknown");
+		if (!ctl_number("--partition", optarg, 0, UINT32_MAX, only))
+			return CTL_TROUBLE;
+	}
+	if (optind < argc)
+		return ctl_usage("status: '%s' is one word too many; for one partition say "
+				 "'tallyctl status --partition N'",
+			argv[optind]);
+	return CTL_OK;
+}
+
+static struct tally_partition *one_of(struct ctl *ctl, uint64_t partition, size_t *n)
+{
+	struct tally_partition *one = calloc(1, sizeof *one);
+	if (!one)
+		abort();
+	int err = tally_partition(ctl->tally, (uint32_t)partition, one);
+	*n = 1;
+	if (!err)
+		return one;
+	free(one);
+	if (err == TALLY_EINVALID)
+		ctl_usage("status: there is no partition %" PRIu64
+			  "; streams are routed over %" PRIu32,
+			partition, ctl->instance.partitions);
+	else
+		ctl_cannot_attach(ctl->run_dir, err);
+	return NULL;
+}
+
 int ctl_status(struct ctl *ctl, int argc, char **argv)
 {
 	char summary[1536];
+	uint64_t only;
 	size_t n = 0;
-	if (argc > 1)
-		return ctl_usage("status: takes no argument ('%s')", argv[1]);
-	struct tally_partition *list = partitions_of(ctl, &n);
+	if (parse(argc, argv, &only))
+		return CTL_TROUBLE;
+	struct tally_partition *list =
+		only == UINT64_MAX ? partitions_of(ctl, &n) : one_of(ctl, only, &n);
 	if (!list)
 		return CTL_TROUBLE;
 	summarize(ctl, list, n, summary, sizeof summary);
 	if (ctl->json)
 		json_status(ctl, list, n, summary);
 	else
-		print_status(ctl, list, n, summary);
+		print_status(ctl, list, n, summary, only != UINT64_MAX);
 	bool all = n > 0 && ctl->instance.alive;
 	for (size_t i = 0; i < n; i++)
 		all = all && list[i].ready;

@@ -82,13 +82,15 @@ static void print_minutes(const struct answer *answer)
 
 static void print_text(const struct ctl *ctl, const struct answer *answer)
 {
-	char name[CTL_NAME_SIZE], bytes[CTL_TEXT_SIZE], streams[CTL_TEXT_SIZE];
+	char name[CTL_NAME_SIZE], bytes[CTL_TEXT_SIZE], streams[CTL_TEXT_SIZE], rate[CTL_TEXT_SIZE];
 	const struct tally_usage *usage = &answer->usage;
 	ctl_print_stale(ctl);
-	printf("%s: %s active stream%s, %s in %" PRIu32 " minutes\n\n",
+	printf("%s: %s active stream%s, %s in %" PRIu32 " minutes, %s/s in the last %" PRIu32
+	       "\n\n",
 		ctl_name(name, usage->tenant), ctl_count(streams, usage->streams),
 		usage->streams == 1 ? "" : "s", ctl_bytes(bytes, (double)usage->bytes),
-		ctl->instance.window_minutes);
+		ctl->instance.window_minutes, ctl_bytes(rate, usage->bytes_per_sec),
+		ctl->instance.rate_minutes);
 	if (answer->n_policies) {
 		print_policies(answer);
 		putchar('\n');

@@ -54,16 +54,18 @@ static void print_json(const struct ctl *ctl, const struct tally_usage *list, si
 static void print_text(const struct ctl *ctl, const struct tally_usage *list, size_t n,
 	const struct tally_basis *basis)
 {
-	static const char *const headings[] = {">#", ">STREAMS", ">BYTES", ">POLICIES", "TENANT"};
+	static const char *const headings[] = {
+		">#", ">STREAMS", ">BYTES", ">RATE/S", ">POLICIES", "TENANT"};
 	char number[CTL_TEXT_SIZE], streams[CTL_TEXT_SIZE], bytes[CTL_TEXT_SIZE],
-		policies[CTL_TEXT_SIZE], name[CTL_NAME_SIZE];
+		rate[CTL_TEXT_SIZE], policies[CTL_TEXT_SIZE], name[CTL_NAME_SIZE];
 	struct ctl_table table;
 	ctl_print_stale(ctl);
-	ctl_table_start(&table, 5, headings);
+	ctl_table_start(&table, 6, headings);
 	for (size_t i = 0; i < n; i++)
 		ctl_table_row(&table, (const char *[]){ctl_count(number, i + 1),
 					      ctl_count(streams, list[i].streams),
 					      ctl_bytes(bytes, (double)list[i].bytes),
+					      ctl_bytes(rate, list[i].bytes_per_sec),
 					      ctl_count(policies, list[i].policies),
 					      ctl_name(name, list[i].tenant)});
 	ctl_table_end(&table);

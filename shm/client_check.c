@@ -1,0 +1,194 @@
+/*
+ * client_check.c - may these streams come in?  From the map alone.
+ *
+ *	hash % partitions --> entry active?  yes: known
+ *	                                      no: headroom of its policy's bucket --> new | full
+ *
+ * Most streams that are asked about are known: so first only the partitions
+ * that are asked about are read, and the buckets are counted, in one pass over
+ * all that is owned, only when somebody is not known.
+ *
+ * Runs in: every reader.  Blocks in: opening files.
+ */
+#include <string.h>
+
+#include "shm/client_private.h"
+#include "shm/err.h"
+
+#define NOT_ASKED 1 /* in result, while a call goes on */
+
+struct check_ask {
+	struct client_buckets buckets;
+	const char *tenant;
+	struct tally_check *list;
+	size_t n;
+	struct tally_tenant_limits *limits;
+	uint32_t partition; /* being read */
+	bool counting;	    /* second pass: buckets, too */
+	bool strangers;	    /* some stream is not known */
+};
+
+static const char *policy_of(const struct tally_check *check)
+{
+	return check->policy ? check->policy : "";
+}
+
+static void read_streams(struct client_visit *visit, struct check_ask *ask)
+{
+	uint32_t tenant;
+	bool heard = usage_find_tenant(visit->txn, ask->tenant, strlen(ask->tenant), &tenant);
+	for (size_t i = 0; i < ask->n; i++) {
+		struct tally_check *to = &ask->list[i];
+		struct usage_stream stream;
+		if (to->partition != visit->partition)
+			continue;
+		to->generation = visit->generation;
+		to->verdict = TALLY_NEW;
+		if (heard && usage_find_stream(visit->txn, tenant, to->hash, &stream) &&
+			window_active(visit->now_minute,
+				window_minute_of_s(stream.entry.last_seen_s), visit->tally->window))
+			to->verdict = TALLY_KNOWN;
+	}
+}
+
+static int read_check(struct client_visit *visit, void *arg)
+{
+	struct check_ask *ask = arg;
+	read_streams(visit, ask);
+	return ask->counting ? client_buckets_read(visit, &ask->buckets) : 0;
+}
+
+/* With limit_scope partition a stream is judged by what its own partition holds. */
+static void judge_partition(void *arg, uint32_t partition, int err)
+{
+	struct check_ask *ask = arg;
+	bool here = ask->buckets.by_partition;
+	for (size_t i = 0; i < ask->n; i++) {
+		struct tally_check *to = &ask->list[i];
+		if (to->partition != partition)
+			continue;
+		to->result = client_public(err);
+		if (err) {
+			to->generation = 0;
+			to->verdict = TALLY_KNOWN;
+			continue;
+		}
+		ask->strangers |= to->verdict != TALLY_KNOWN;
+		if (ask->counting && here && to->verdict == TALLY_NEW &&
+			!client_bucket_room(
+				&ask->buckets, client_bucket_of(&ask->buckets, policy_of(to))))
+			to->verdict = TALLY_FULL;
+	}
+}
+
+static void judge_instance(struct check_ask *ask)
+{
+	for (size_t i = 0; i < ask->n; i++) {
+		struct tally_check *to = &ask->list[i];
+		if (!to->result && to->verdict == TALLY_NEW &&
+			!client_bucket_headroom(
+				&ask->buckets, client_bucket_of(&ask->buckets, policy_of(to))))
+			to->verdict = TALLY_FULL;
+	}
+}
+
+static void begin_pass(struct check_ask *ask, uint32_t partitions)
+{
+	for (size_t i = 0; i < ask->n; i++) {
+		struct tally_check *to = &ask->list[i];
+		*to = (struct tally_check){
+			.hash = to->hash,
+			.policy = to->policy,
+			.partition = (uint32_t)(to->hash % partitions),
+			.result = NOT_ASKED,
+		};
+	}
+}
+
+/* Partitions that nobody asks about count by their state. */
+static void basis_of(struct check_ask *ask, struct tally *tally)
+{
+	struct tally_basis *basis = &ask->buckets.basis;
+	uint64_t boot = host_boot_ns();
+	bool stale_ok = tally->flags & TALLY_STALE_OK;
+	*basis = (struct tally_basis){.partitions = client_partitions(tally)};
+	for (uint32_t p = 0; p < basis->partitions; p++) {
+		uint64_t word = table_word_of(&tally->table, p);
+		if (table_word_state(word) == PART_FREE || table_word_state(word) >= PART_STATES)
+			continue;
+		bool ready = table_is_ready(&tally->table, p, word, boot);
+		basis->owned++;
+		basis->answered += ready || stale_ok;
+		basis->stale |= !ready && stale_ok;
+	}
+	basis->complete = basis->owned > 0 && basis->answered == basis->owned;
+}
+
+static void known_pass(struct check_ask *ask, struct tally *tally)
+{
+	for (size_t i = 0; i < ask->n; i++)
+		if (ask->list[i].result == NOT_ASKED) {
+			uint32_t partition = ask->list[i].partition;
+			int err = client_visit(tally, partition, read_check, ask);
+			judge_partition(ask, partition, err);
+		}
+	basis_of(ask, tally);
+}
+
+/* All over again, so that what is known and what is counted is of one transaction. */
+static int counting_pass(struct check_ask *ask, struct tally *tally, uint32_t partitions)
+{
+	tally->n_stands = 0;
+	ask->counting = true;
+	begin_pass(ask, partitions);
+	int err = client_buckets_scan(&ask->buckets,
+		&(struct client_scan){.read = read_check, .arg = ask}, judge_partition);
+	for (size_t i = 0; i < ask->n; i++)
+		if (ask->list[i].result == NOT_ASKED)
+			ask->list[i].result = TALLY_ENOTREADY; /* not ours */
+	if (!err && !ask->buckets.by_partition)
+		judge_instance(ask);
+	return err;
+}
+
+static int check_streams(struct tally *tally, void *arg)
+{
+	struct check_ask *ask = arg;
+	uint32_t partitions = client_partitions(tally);
+	if (!partitions)
+		return client_unanswered(tally);
+	int err = client_buckets_start(&ask->buckets, tally, ask->tenant);
+	if (err)
+		return err;
+	ask->counting = ask->strangers = false;
+	begin_pass(ask, partitions);
+	known_pass(ask, tally);
+	if (ask->strangers)
+		err = counting_pass(ask, tally, partitions);
+	client_limits_fill(&ask->buckets, ask->limits);
+	return err;
+}
+
+static bool names_ok(const struct tally_check *streams, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strnlen(policy_of(&streams[i]), USAGE_NAME_SIZE + 1) > USAGE_NAME_SIZE)
+			return false;
+	return true;
+}
+
+int tally_check(struct tally *tally, const char *tenant, struct tally_check *streams, size_t n,
+	struct tally_tenant_limits *limits)
+{
+	struct tally_tenant_limits unused;
+	struct check_ask ask = {
+		.tenant = tenant, .list = streams, .n = n, .limits = limits ? limits : &unused};
+	if (!tally || (n && !streams) || !client_name_ok(tenant) || !names_ok(streams, n))
+		return TALLY_EINVALID;
+	*ask.limits = (struct tally_tenant_limits){0};
+	int err = client_call(tally, check_streams, &ask);
+	for (size_t i = 0; err && i < n; i++)
+		streams[i] = (struct tally_check){
+			.hash = streams[i].hash, .policy = streams[i].policy, .result = err};
+	return err;
+}

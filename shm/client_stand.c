@@ -1,0 +1,111 @@
+/*
+ * client_stand.c - for tally-queryd: answers that are put together over several calls.
+ *
+ *	generation of a ready word --> many streams of it in one transaction
+ *	            '----------------> the same word, still ready, right before the answer
+ *
+ * Runs in: queryd.  Blocks in: opening files.
+ */
+#include <string.h>
+
+#include "shm/client_private.h"
+#include "shm/client_stand.h"
+#include "shm/err.h"
+
+int client_stand_begin(struct tally *tally, uint32_t *partitions)
+{
+	int err = client_enter(tally);
+	*partitions = err ? 0 : client_partitions(tally);
+	return client_public(err);
+}
+
+uint64_t client_stand_generation(const struct tally *tally, uint32_t partition, uint64_t boot_ns)
+{
+	uint64_t word = table_word_of(&tally->table, partition);
+	return table_is_ready(&tally->table, partition, word, boot_ns) ? table_word_generation(word)
+								       : 0;
+}
+
+int64_t client_stand_assigned(const struct tally *tally, uint32_t partition, uint64_t boot_ns)
+{
+	struct table_entry entry;
+	if (table_read(&tally->table, partition, &entry) ||
+		!table_is_ready(&tally->table, partition, entry.word, boot_ns))
+		return 0;
+	return (int64_t)entry.assigned_at;
+}
+
+struct known {
+	const char *tenant;
+	uint64_t generation;
+	const uint64_t *hashes;
+	size_t n;
+	uint8_t *active;
+};
+
+static int read_known(struct client_visit *visit, void *arg)
+{
+	const struct known *ask = arg;
+	uint32_t tenant, window = visit->tally->window;
+	if (visit->generation != ask->generation)
+		return ERR_NOT_READY;
+	memset(ask->active, 0, ask->n);
+	if (!usage_find_tenant(visit->txn, ask->tenant, strlen(ask->tenant), &tenant))
+		return 0;
+	for (size_t i = 0; i < ask->n; i++) {
+		struct usage_stream stream;
+		ask->active[i] = usage_find_stream(visit->txn, tenant, ask->hashes[i], &stream) &&
+				 window_active(visit->now_minute,
+					 window_minute_of_s(stream.entry.last_seen_s), window);
+	}
+	return 0;
+}
+
+int client_stand_known(struct tally *tally, const char *tenant, uint32_t partition,
+	uint64_t generation, const uint64_t *hashes, size_t n, uint8_t *active)
+{
+	struct known ask = {
+		.tenant = tenant,
+		.generation = generation,
+		.hashes = hashes,
+		.n = n,
+		.active = active,
+	};
+	if (!tally->attached)
+		return TALLY_ENOTREADY;
+	/* What is stood on is the caller's to remember. */
+	tally->n_stands = 0;
+	return client_public(client_visit(tally, partition, read_known, &ask));
+}
+
+enum client_standing client_stand_of(const struct tally *tally, uint32_t partition,
+	uint64_t generation, uint32_t partitions, uint64_t boot_ns)
+{
+	if (!tally->attached)
+		return STANDS_LEFT;
+	uint64_t word = table_word_of(&tally->table, partition);
+	bool ready = table_is_ready(&tally->table, partition, word, boot_ns);
+	/* After the word: what was published under another number is seen by then. */
+	uint32_t now = atomic_load_explicit(&tally->table.head->partitions, memory_order_acquire);
+	if (table_word_generation(word) != generation ||
+		(now < tally->slots ? now : tally->slots) != partitions)
+		return STANDS_LEFT;
+	if (ready)
+		return STANDS_READY;
+	switch (table_word_state(word)) {
+	case PART_PENDING:
+	case PART_REPLAYING:
+	case PART_READY:
+	case PART_FAILED:
+		return STANDS_BACK;
+	default:
+		return STANDS_LEFT;
+	}
+}
+
+uint64_t client_stand_limits(const struct tally *tally)
+{
+	if (!tally->attached)
+		return 0;
+	return atomic_load_explicit(&tally->table.head->limits_version, memory_order_acquire);
+}

@@ -1,0 +1,54 @@
+/*
+ * client_stand.h - for tally-queryd: answers that are put together over several calls.
+ *
+ *	client_stand_begin --> client_stand_generation --> client_stand_known --> (workers are asked)
+ *	                                                      client_stand_of, right before the answer
+ *
+ * tally_still_valid speaks of a handle's last call.  A question that waits for
+ * workers spans many calls of other questions on the same handle, so it keeps
+ * the generations that it stands on itself, and asks here what has become of them.
+ *
+ * Not a part of libtally: the query process is built with its tallyd.
+ */
+#ifndef TALLY_SHM_CLIENT_STAND_H
+#define TALLY_SHM_CLIENT_STAND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shm/tally.h"
+
+enum client_standing {
+	STANDS_LEFT, /* not ours any more, or another generation: whoever has it now, it is not this */
+	STANDS_BACK, /* ours, but not ready right now: its worker has died, its lease is over */
+	STANDS_READY
+};
+
+/*
+ * The table as it is now: attached anew when it was replaced.  *partitions = the
+ * routing.  The calls below speak of the table that this one found.  A TALLY_E*.
+ */
+int client_stand_begin(struct tally *tally, uint32_t *partitions);
+
+/* Of a partition that is ready; 0: it is not. */
+uint64_t client_stand_generation(const struct tally *tally, uint32_t partition, uint64_t boot_ns);
+
+/* When a partition that is ready was assigned, Unix ns; 0: it is not ready. */
+int64_t client_stand_assigned(const struct tally *tally, uint32_t partition, uint64_t boot_ns);
+
+/*
+ * Which of a tenant's streams are active: active[i] for hashes[i], all of this
+ * partition, in one transaction.  0, TALLY_ENOTREADY when the partition left
+ * meanwhile, or why its store cannot be read.
+ */
+int client_stand_known(struct tally *tally, const char *tenant, uint32_t partition,
+	uint64_t generation, const uint64_t *hashes, size_t n, uint8_t *active);
+
+/* A generation that was ready under a routing of so many partitions. */
+enum client_standing client_stand_of(const struct tally *tally, uint32_t partition,
+	uint64_t generation, uint32_t partitions, uint64_t boot_ns);
+
+/* Of the limits that are in force; 0 = none have been published. */
+uint64_t client_stand_limits(const struct tally *tally);
+
+#endif

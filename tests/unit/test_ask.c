@@ -1,0 +1,673 @@
+/*
+ * test_ask.c - questions: from the map, or from the workers; exact, and never a guess.
+ */
+#include "ask_fixture.h"
+
+#include "tools/queryd/ask_private.h"
+#include "tools/queryd/metrics.h"
+
+/* ------------------------------------------------------------------ the path of a question */
+
+static void ask_lets_new_streams_in_and_then_knows_them(void **state)
+{
+	struct query_of_test *query = query_new("a");
+	(void)state;
+	for (uint64_t hash = 0; hash < 40; hash++)
+		query_add(query, hash);
+	query_begin(query);
+	assert_int_equal(query->done, 0);
+	query_wait(query);
+	assert_int_equal(query_count(query, ASK_ACCEPTED), 40);
+	assert_int_equal(SUM(admitted), 40);
+
+	query_begin(query); /* from the map, before it returns */
+	assert_int_equal(query->done, 2);
+	assert_int_equal(query_count(query, ASK_ACCEPTED), 40);
+	assert_int_equal(SUM(admitted), 40);
+	UNTIL(SUM(touched) == 40);
+	assert_int_equal(SUM(touched_bytes), 400);
+	free(query);
+}
+
+static void ask_of_nothing_is_answered(void **state)
+{
+	struct query_of_test *query = query_new("a");
+	(void)state;
+	query_begin(query);
+	query_wait(query);
+	free(query);
+}
+
+static void ask_takes_many_streams_of_which_some_are_the_same(void **state)
+{
+	struct query_of_test *query = query_new("a");
+	(void)state;
+	bench_limit(7000);
+	for (uint64_t i = 0; i < 14000; i++)
+		query_add(query, i % 7000);
+	query_begin(query);
+	query_wait(query);
+	assert_int_equal(query_count(query, ASK_ACCEPTED), 14000);
+	free(query);
+	assert_int_equal(query_one("a", 7001), ASK_REJECTED);
+}
+
+static void ask_refuses_names_that_are_none(void **state)
+{
+	static char longest[258];
+	struct query_of_test *query = query_new("");
+	(void)state;
+	memset(longest, 'x', 257);
+	query_add(query, 1);
+	assert_int_equal(ask_begin(bench.asker, &query->ask), TALLY_EINVALID);
+	query->ask.tenant = longest;
+	assert_int_equal(ask_begin(bench.asker, &query->ask), TALLY_EINVALID);
+	query->ask.tenant = "\xff";
+	assert_int_equal(ask_begin(bench.asker, &query->ask), TALLY_EINVALID);
+	query->ask.tenant = "a";
+	query->streams[0].policy = longest;
+	assert_int_equal(ask_begin(bench.asker, &query->ask), TALLY_EINVALID);
+	query->streams[0].policy = "\xc0\x80";
+	assert_int_equal(ask_begin(bench.asker, &query->ask), TALLY_EINVALID);
+	assert_int_equal(query->done, 0);
+	longest[256] = 0;
+	query->ask.tenant = query->streams[0].policy = longest;
+	query_begin(query);
+	query_wait(query);
+	assert_int_equal(query->streams[0].result, ASK_ACCEPTED);
+	free(query);
+}
+
+static void ask_for_rates_gets_them_and_counts_no_streams(void **state)
+{
+	struct query_of_test *query = query_new("a");
+	(void)state;
+	bench_limit(1);
+	for (uint64_t hash = 0; hash < 3000; hash++) {
+		query_add(query, hash);
+		query->streams[hash].bytes = 1000000;
+	}
+	query->ask.kind = ASK_RATES;
+	query_begin(query);
+	query_wait(query);
+	assert_int_equal(query_count(query, ASK_ACCEPTED), 3000);
+	for (uint64_t hash = 0; hash < 3000; hash++)
+		assert_true(query->streams[hash].rate > 0);
+	free(query);
+	assert_int_equal(query_one("a", 5), ASK_ACCEPTED);
+	assert_int_equal(query_one("a", 6), ASK_REJECTED);
+}
+
+/* ------------------------------------------------------------------ limits */
+
+static void ask_refuses_first_at_the_limit_plus_one(void **state)
+{
+	static const uint64_t limits[] = {1, 2, 3, 4, 5, 63};
+	char tenant[16];
+	(void)state;
+	for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+		snprintf(tenant, sizeof tenant, "t%zu", i);
+		bench_limit(limits[i]);
+		for (uint64_t hash = 0; hash < limits[i]; hash++)
+			assert_int_equal(query_one(tenant, hash * 7), ASK_ACCEPTED);
+		assert_int_equal(query_one(tenant, 1), ASK_REJECTED);
+		assert_int_equal(query_one(tenant, 0), ASK_ACCEPTED); /* known */
+		assert_int_equal(query_one(tenant, 1), ASK_REJECTED);
+	}
+}
+
+/* Many at a time, all under way together; the sum is exact. */
+static void ask_many_at_a_time_is_as_exact_as_one_by_one(void **state)
+{
+	struct query_of_test *queries[32];
+	size_t accepted = 0, rejected = 0;
+	(void)state;
+	bench_limit(100);
+	for (uint32_t p = 0; p < RUN_PARTITIONS; p++)
+		atomic_store(&bench.lever[p].hold, 1);
+	for (uint64_t i = 0; i < 32; i++) {
+		queries[i] = query_new("a");
+		for (uint64_t k = 0; k < 7; k++)
+			query_add(queries[i], i * 7 + k);
+		query_begin(queries[i]);
+		assert_int_equal(queries[i]->done, 0);
+	}
+	for (uint32_t p = 0; p < RUN_PARTITIONS; p++)
+		atomic_store(&bench.lever[p].hold, 0);
+	for (size_t i = 0; i < 32; i++) {
+		query_wait(queries[i]);
+		accepted += query_count(queries[i], ASK_ACCEPTED);
+		rejected += query_count(queries[i], ASK_REJECTED);
+		free(queries[i]);
+	}
+	assert_int_equal(accepted, 100);
+	assert_int_equal(rejected, 32 * 7 - 100);
+	assert_int_equal(SUM(admitted), 100); /* nobody was sent without a budget */
+	assert_int_equal(ledger_facts(bench.asker->ledger)->reserved, 0);
+}
+
+static void ask_waits_for_budgets_under_way_and_gets_what_comes_back(void **state)
+{
+	struct query_of_test *first = query_new("a"), *second = query_new("a");
+	(void)state;
+	bench_limit(10);
+	atomic_store(&bench.lever[0].hold, 1);
+	for (int i = 0; i < 10; i++)
+		query_add(first, 4); /* ten times the same: nine come back */
+	query_begin(first);
+	for (uint64_t i = 0; i < 10; i++)
+		query_add(second, 8 + i * 4);
+	query_begin(second);
+	UNTIL(atomic_load(&bench.lever[0].held) == 1);
+	assert_int_equal(second->done, 0);
+	atomic_store(&bench.lever[0].hold, 0);
+	query_wait(first);
+	query_wait(second);
+	assert_int_equal(query_count(first, ASK_ACCEPTED), 10);
+	assert_int_equal(query_count(second, ASK_ACCEPTED), 9);
+	assert_int_equal(query_count(second, ASK_REJECTED), 1);
+	assert_int_equal(second->streams[9].result, ASK_REJECTED); /* the last one */
+	free(first);
+	free(second);
+}
+
+static void ask_for_the_same_new_stream_twice_is_never_refused(void **state)
+{
+	struct query_of_test *first = query_new("a"), *second = query_new("a");
+	(void)state;
+	bench_limit(1);
+	atomic_store(&bench.lever[3].hold, 1);
+	query_add(first, 3);
+	query_add(second, 3);
+	query_begin(first);
+	query_begin(second);
+	atomic_store(&bench.lever[3].hold, 0);
+	query_wait(first);
+	query_wait(second);
+	assert_int_equal(first->streams[0].result, ASK_ACCEPTED);
+	assert_int_equal(second->streams[0].result, ASK_ACCEPTED);
+	assert_int_equal(query_one("a", 4), ASK_REJECTED);
+	free(first);
+	free(second);
+}
+
+static void ask_follows_limits_that_change(void **state)
+{
+	(void)state;
+	bench_limit(1);
+	assert_int_equal(query_one("a", 1), ASK_ACCEPTED);
+	assert_int_equal(query_one("a", 2), ASK_REJECTED);
+	bench_limit(2);
+	assert_int_equal(query_one("a", 2), ASK_ACCEPTED);
+	assert_int_equal(query_one("a", 3), ASK_REJECTED);
+	bench_limit(LIMIT_NONE);
+	assert_int_equal(query_one("a", 3), ASK_ACCEPTED);
+	bench_limit(1);
+	assert_int_equal(query_one("a", 4), ASK_REJECTED);
+	assert_int_equal(query_one("a", 3), ASK_ACCEPTED); /* known, whatever the limit */
+}
+
+static void ask_counts_a_policy_with_its_own_limit_by_itself(void **state)
+{
+	static const struct limits_policy policies[] = {{"gold", 2}, {"silver", LIMIT_NONE}};
+	static const struct limits_tenant tenant = {.name = "a",
+		.has_streams = true,
+		.streams = 3,
+		.policies = policies,
+		.n_policies = 2};
+	static const char *const names[] = {"gold", NULL, "silver", "bronze"};
+	struct query_of_test *query = query_new("a");
+	size_t accepted[4] = {0};
+	(void)state;
+	bench_limits(
+		&(struct limits_source){.default_streams = 1, .tenants = &tenant, .n_tenants = 1});
+	for (uint64_t i = 0; i < 400; i++) {
+		query_add(query, i);
+		query->streams[i].policy = names[i % 4];
+	}
+	query_begin(query);
+	query_wait(query);
+	for (size_t i = 0; i < 400; i++)
+		accepted[i % 4] += query->streams[i].result == ASK_ACCEPTED;
+	assert_int_equal(accepted[0], 2);
+	assert_int_equal(accepted[1] + accepted[3], 3); /* both count in the default one */
+	assert_int_equal(accepted[2], 100);
+	free(query);
+}
+
+static void ask_takes_more_policies_than_a_message_holds(void **state)
+{
+	static char names[500][8];
+	struct query_of_test *query = query_new("a");
+	(void)state;
+	bench_limit(1000);
+	for (uint64_t i = 0; i < 1500; i++) {
+		snprintf(names[i % 500], sizeof *names, "p%d", (int)(i % 500));
+		query_add(query, i);
+		query->streams[i].policy = names[i % 500];
+	}
+	query_begin(query);
+	query_wait(query);
+	assert_int_equal(query_count(query, ASK_ACCEPTED), 1000);
+	assert_int_equal(query_count(query, ASK_REJECTED), 500);
+	query->ask.n = 100;
+	query_begin(query);
+	UNTIL(SUM(touched) >= 100);
+	free(query);
+}
+
+static void ask_in_a_dry_run_refuses_nothing_and_counts(void **state)
+{
+	struct refusals_of refusals[2];
+	(void)state;
+	bench_limits(&(struct limits_source){.default_streams = 3, .default_dry_run = true});
+	for (uint64_t hash = 0; hash < 10; hash++)
+		assert_int_equal(query_one("a", hash), ASK_ACCEPTED);
+	assert_int_equal(asker_refusals(bench.asker, refusals, 2), 1);
+	assert_string_equal(refusals[0].tenant, "a");
+	assert_int_equal(refusals[0].would, 7);
+	assert_int_equal(refusals[0].refused, 0);
+}
+
+static void ask_judges_by_partition_when_the_scope_says_so(void **state)
+{
+	(void)state;
+	/* ceil(6 / 4) = 2 for each. */
+	bench_limits(&(struct limits_source){.default_streams = 6, .scope = LIMIT_PARTITION});
+	for (uint64_t p = 0; p < RUN_PARTITIONS; p++) {
+		assert_int_equal(query_one("a", p), ASK_ACCEPTED);
+		assert_int_equal(query_one("a", p + 4), ASK_ACCEPTED);
+		assert_int_equal(query_one("a", p + 8), ASK_REJECTED);
+	}
+	struct query_of_test *query = query_new("b");
+	for (uint64_t i = 0; i < 100; i++)
+		query_add(query, i);
+	query_begin(query);
+	query_wait(query);
+	assert_int_equal(query_count(query, ASK_ACCEPTED), 8);
+	free(query);
+}
+
+/* ------------------------------------------------------------------ what goes wrong */
+
+static struct query_of_test *ask_and_hold(uint32_t partition, bool all_or_nothing)
+{
+	struct query_of_test *query = query_new("a");
+	for (uint32_t p = 0; p < RUN_PARTITIONS; p++)
+		query_add(query, p);
+	query->ask.all_or_nothing = all_or_nothing;
+	atomic_store(&bench.lever[partition].hold, 1);
+	query_begin(query);
+	UNTIL(atomic_load(&bench.lever[partition].held) == 1);
+	assert_int_equal(query->done, 0);
+	return query;
+}
+
+static void ask_fails_and_is_not_sent_again_when_its_worker_dies(void **state)
+{
+	struct query_of_test *query = ask_and_hold(2, false);
+	(void)state;
+	bench_limit(100);
+	bench_kill_worker(2);
+	query_wait(query);
+	assert_int_equal(query_count(query, ASK_ACCEPTED), 3);
+	assert_int_equal(query->streams[2].result, ASK_FAILED);
+	free(query);
+	uint64_t admits = atomic_load(&bench.lever[2].admits);
+	atomic_store(&bench.lever[2].hold, 0);
+	bench_start_worker(2, 12);
+	UNTIL(atomic_load(&bench.lever[2].up));
+	assert_int_equal(atomic_load(&bench.lever[2].admits), admits);
+	assert_int_equal(query_one("a", 2), ASK_ACCEPTED);
+	assert_int_equal(ledger_facts(bench.asker->ledger)->reserved, 0);
+}
+
+static void ask_is_unserved_where_the_partition_is_revoked_meanwhile(void **state)
+{
+	struct query_of_test *query = ask_and_hold(1, false);
+	(void)state;
+	run_publish(&bench.run, 1, PART_DRAINING, 11);
+	bench_kill_worker(1);
+	query_wait(query);
+	assert_int_equal(query_count(query, ASK_ACCEPTED), 3);
+	assert_int_equal(query->streams[1].result, ASK_UNSERVED);
+	free(query);
+}
+
+static void ask_for_all_or_nothing_is_unserved_as_a_whole(void **state)
+{
+	struct query_of_test *query = ask_and_hold(1, true);
+	(void)state;
+	/* The worker answers in time, but it is not its partition any more. */
+	run_publish(&bench.run, 1, PART_DRAINING, 11);
+	atomic_store(&bench.lever[1].hold, 0);
+	query_wait(query);
+	assert_int_equal(query_count(query, ASK_UNSERVED), 4);
+	free(query);
+
+	uint64_t admits = SUM(admits);
+	query = query_new("b");
+	query->ask.all_or_nothing = true;
+	for (uint64_t hash = 0; hash < 4; hash++)
+		query_add(query, hash);
+	query_begin(query);
+	assert_int_equal(query->done, 1); /* nothing was sent */
+	assert_int_equal(query_count(query, ASK_UNSERVED), 4);
+	assert_int_equal(SUM(admits), admits);
+	free(query);
+}
+
+static void ask_stands_on_the_lease_too(void **state)
+{
+	struct query_of_test *query = ask_and_hold(1, false);
+	(void)state;
+	run_lease(&bench.run, 0, -1);
+	atomic_store(&bench.lever[1].hold, 0);
+	query_wait(query);
+	assert_int_equal(query->streams[0].result, ASK_UNSERVED);
+	assert_int_equal(query_count(query, ASK_ACCEPTED), 3);
+	free(query);
+}
+
+static void ask_is_unserved_when_the_worker_says_not_ready(void **state)
+{
+	(void)state;
+	atomic_store(&bench.lever[0].not_ready, ADMIT_NOT_READY);
+	assert_int_equal(query_one("a", 0), ASK_UNSERVED);
+	atomic_store(&bench.lever[0].not_ready, ADMIT_NO_ROOM);
+	assert_int_equal(query_one("a", 0), ASK_FAILED);
+	atomic_store(&bench.lever[0].not_ready, 0);
+	bench_limit(1);
+	assert_int_equal(query_one("a", 0), ASK_ACCEPTED); /* the budget has come back */
+}
+
+static void ask_is_answered_at_its_deadline_and_the_budget_stays_out(void **state)
+{
+	struct query_of_test *query = query_new("a"), *second = query_new("a");
+	(void)state;
+	bench_limit(1);
+	atomic_store(&bench.lever[0].hold, 1);
+	query_add(query, 0);
+	query->ask.deadline_ns = host_boot_ns() + 100000000;
+	query_begin(query);
+	query_wait(query);
+	assert_int_equal(query->streams[0].result, ASK_FAILED);
+	/* It may still come in: nobody else gets its place. */
+	assert_int_equal(ledger_facts(bench.asker->ledger)->reserved, 1);
+	query_add(second, 1);
+	query_begin(second);
+	assert_int_equal(second->done, 0);
+	atomic_store(&bench.lever[0].hold, 0);
+	query_wait(second);
+	assert_int_equal(second->streams[0].result, ASK_REJECTED);
+	assert_int_equal(query_one("a", 0), ASK_ACCEPTED);
+	free(query);
+	free(second);
+}
+
+static void ask_that_is_cancelled_is_not_answered(void **state)
+{
+	struct query_of_test *query = ask_and_hold(0, false);
+	struct query_of_test *waiting = query_new("a");
+	(void)state;
+	bench_limit(4);
+	query_add(waiting, 4);
+	query_begin(waiting);
+	ask_cancel(bench.asker, &query->ask);
+	ask_cancel(bench.asker, &waiting->ask);
+	atomic_store(&bench.lever[0].hold, 0);
+	UNTIL(links_facts(bench.asker->links)->waiting == 0);
+	assert_int_equal(query->done + waiting->done, 0);
+	assert_int_equal(ledger_facts(bench.asker->ledger)->reserved, 0);
+	assert_int_equal(query_one("a", 0), ASK_ACCEPTED); /* it was done all the same */
+	free(query);
+	free(waiting);
+}
+
+static void ask_waits_for_a_worker_that_takes_nothing(void **state)
+{
+	struct query_of_test *queries[200];
+	(void)state;
+	atomic_store(&bench.lever[0].deaf, 1);
+	for (uint64_t i = 0; i < 200; i++) {
+		queries[i] = query_new("a");
+		for (uint64_t k = 0; k < 200; k++)
+			query_add(queries[i], (i * 200 + k) * 4);
+		query_begin(queries[i]);
+	}
+	atomic_store(&bench.lever[0].deaf, 0);
+	for (size_t i = 0; i < 200; i++) {
+		query_wait(queries[i]);
+		assert_int_equal(query_count(queries[i], ASK_ACCEPTED), 200);
+		free(queries[i]);
+	}
+}
+
+static void ask_fails_beyond_what_may_wait_for_a_worker(void **state)
+{
+	struct query_of_test *queries[40];
+	size_t failed = 0, accepted = 0;
+	(void)state;
+	atomic_store(&bench.lever[0].deaf, 1);
+	for (uint64_t i = 0; i < 40; i++) {
+		queries[i] = query_new("a");
+		for (uint64_t k = 0; k < QUERY_MAX; k++)
+			query_add(queries[i], (i * QUERY_MAX + k) * 4);
+		query_begin(queries[i]);
+		failed += query_count(queries[i], ASK_FAILED) && queries[i]->done;
+	}
+	assert_true(failed > 0 && failed < 40);
+	atomic_store(&bench.lever[0].deaf, 0);
+	for (size_t i = 0; i < 40; i++) {
+		UNTIL(queries[i]->done);
+		accepted += query_count(queries[i], ASK_ACCEPTED);
+		free(queries[i]);
+	}
+	assert_true(accepted > 0);
+}
+
+static void ask_without_an_instance_is_unserved(void **state)
+{
+	struct asker *asker = asker_new("/nonexistent");
+	struct query_of_test *query = query_new("a");
+	(void)state;
+	query_add(query, 1);
+	assert_int_equal(ask_begin(asker, &query->ask), 0);
+	assert_int_equal(query->done, 1);
+	assert_int_equal(query->streams[0].result, ASK_UNSERVED);
+	asker_free(&asker);
+	free(query);
+}
+
+/* ------------------------------------------------------------------ touches */
+
+static void ask_adds_up_touches_of_a_stream(void **state)
+{
+	struct query_of_test *query = query_new("a");
+	(void)state;
+	query_add(query, 0);
+	query_begin(query);
+	query_wait(query);
+	uint64_t before = SUM(touches);
+	for (int i = 0; i < 100; i++)
+		query_begin(query);
+	assert_int_equal(touches_waiting(bench.asker->touches), 1);
+	UNTIL(SUM(touches) > before);
+	assert_int_equal(SUM(touches), before + 1);
+	assert_int_equal(SUM(touched_bytes), 1000);
+	free(query);
+}
+
+static void ask_keeps_touches_that_a_worker_does_not_take(void **state)
+{
+	struct query_of_test *query = query_new("a");
+	(void)state;
+	for (uint64_t hash = 0; hash < 20000; hash++)
+		query_add(query, hash);
+	query_begin(query);
+	query_wait(query);
+	for (uint32_t p = 0; p < RUN_PARTITIONS; p++)
+		atomic_store(&bench.lever[p].deaf, 1);
+	for (int i = 0; i < 50; i++) {
+		query_begin(query);
+		ev_run(asker_loop(bench.asker), EVRUN_ONCE);
+		usleep(20000);
+	}
+	assert_true(touches_waiting(bench.asker->touches) > 0);
+	for (uint32_t p = 0; p < RUN_PARTITIONS; p++)
+		atomic_store(&bench.lever[p].deaf, 0);
+	UNTIL(SUM(touched_bytes) == UINT64_C(50) * 20000 * 10);
+	free(query);
+}
+
+static void ask_drops_touches_of_a_partition_that_left(void **state)
+{
+	(void)state;
+	assert_int_equal(query_one("a", 0), ASK_ACCEPTED);
+	assert_int_equal(query_one("a", 1), ASK_ACCEPTED);
+	assert_int_equal(query_one("a", 0), ASK_ACCEPTED);
+	assert_int_equal(query_one("a", 1), ASK_ACCEPTED);
+	run_publish(&bench.run, 0, PART_FREE, 10);
+	UNTIL(SUM(touched) == 1);
+	UNTIL(touches_facts(bench.asker->touches)->dropped == 1);
+	assert_int_equal(touches_waiting(bench.asker->touches), 0);
+}
+
+static bool nobody_is_served(uint32_t partition, uint64_t generation, void *arg)
+{
+	(void)partition;
+	(void)generation;
+	(void)arg;
+	return false;
+}
+
+static void touches_have_a_bound(void **state)
+{
+	struct touches *touches = touches_new(bench.asker->links);
+	uint32_t group = touches_group(touches, "a", 0, 10);
+	(void)state;
+	for (uint64_t i = 0; i < TOUCH_STREAMS_MAX; i++)
+		assert_true(touches_add(touches, group, 0, i * 3, 1, 1700000000000));
+	assert_false(touches_add(touches, group, 0, 1, 1, 1700000000000));
+	assert_true(touches_add(touches, group, 0, 3, 1, 1700000000000)); /* it is there */
+	assert_int_equal(touches_waiting(touches), TOUCH_STREAMS_MAX);
+	assert_int_equal(touches_flush(touches, nobody_is_served, NULL), 0);
+	assert_int_equal(touches_facts(touches)->dropped, TOUCH_STREAMS_MAX);
+	assert_int_equal(touches_facts(touches)->refused, 1);
+	touches_free(&touches);
+}
+
+/* ------------------------------------------------------------------ the thread */
+
+struct asking {
+	pthread_t thread;
+	uint64_t first;
+	size_t accepted, rejected;
+};
+
+static void *ask_from_a_thread(void *arg)
+{
+	struct asking *asking = arg;
+	struct tally *again;
+	if (tally_open(bench.run.dir, 0, &again))
+		return NULL;
+	for (uint64_t i = 0; i < 50; i++) {
+		struct ask_stream stream = {.hash = asking->first + i};
+		struct ask ask = {.tenant = "a",
+			.streams = &stream,
+			.n = 1,
+			.deadline_ns = host_boot_ns() + UINT64_C(10000000000)};
+		if (asker_submit(bench.asker, &ask, again))
+			break;
+		asking->accepted += stream.result == ASK_ACCEPTED;
+		asking->rejected += stream.result == ASK_REJECTED;
+	}
+	tally_close(&again);
+	return NULL;
+}
+
+static void assert_metric(const char *line)
+{
+	char *text;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+	metrics_asker(out, bench.asker, NULL);
+	fclose(out);
+	if (!strstr(text, line))
+		fail_msg("no %s in\n%s", line, text);
+	free(text);
+}
+
+static void asker_answers_other_threads_until_it_is_stopped(void **state)
+{
+	struct asking asking[8];
+	size_t accepted = 0, rejected = 0;
+	(void)state;
+	bench_limit(123);
+	ev_timer_stop(asker_loop(bench.asker), &bench.beat);
+	assert_true(asker_start(bench.asker));
+	for (uint64_t i = 0; i < 8; i++) {
+		asking[i] = (struct asking){.first = i * 1000};
+		assert_int_equal(
+			pthread_create(&asking[i].thread, NULL, ask_from_a_thread, &asking[i]), 0);
+	}
+	for (size_t i = 0; i < 8; i++) {
+		pthread_join(asking[i].thread, NULL);
+		accepted += asking[i].accepted;
+		rejected += asking[i].rejected;
+	}
+	assert_int_equal(accepted, 123);
+	assert_int_equal(rejected, 8 * 50 - 123);
+	struct asker_facts facts;
+	asker_facts(bench.asker, &facts);
+	assert_int_equal(facts.questions[ASK_EXCEEDS], 400);
+	assert_int_equal(facts.streams[ASK_EXCEEDS][ASK_ACCEPTED], 123);
+	assert_int_equal(facts.streams[ASK_EXCEEDS][ASK_REJECTED], 277);
+	assert_int_equal(facts.under_way, 0);
+	assert_metric("tally_ask_streams_total{kind=\"exceeds\",result=\"rejected\"} 277");
+	assert_metric("tally_ask_duration_seconds_count 400");
+	assert_metric("loki_ingest_limits_frontend_streams_total 400");
+	assert_metric("tally_tenant_streams_rejected_total{tenant=\"a\"} 277");
+	asker_stop(bench.asker, 1000);
+	struct ask_stream stream = {.hash = 1};
+	struct ask ask = {.tenant = "a", .streams = &stream, .n = 1};
+	assert_int_equal(asker_submit(bench.asker, &ask, NULL), TALLY_ESTALE);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, bench_setup, bench_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(ask_lets_new_streams_in_and_then_knows_them),
+		TEST(ask_of_nothing_is_answered),
+		TEST(ask_takes_many_streams_of_which_some_are_the_same),
+		TEST(ask_refuses_names_that_are_none),
+		TEST(ask_for_rates_gets_them_and_counts_no_streams),
+		TEST(ask_refuses_first_at_the_limit_plus_one),
+		TEST(ask_many_at_a_time_is_as_exact_as_one_by_one),
+		TEST(ask_waits_for_budgets_under_way_and_gets_what_comes_back),
+		TEST(ask_for_the_same_new_stream_twice_is_never_refused),
+		TEST(ask_follows_limits_that_change),
+		TEST(ask_counts_a_policy_with_its_own_limit_by_itself),
+		TEST(ask_takes_more_policies_than_a_message_holds),
+		TEST(ask_in_a_dry_run_refuses_nothing_and_counts),
+		TEST(ask_judges_by_partition_when_the_scope_says_so),
+		TEST(ask_fails_and_is_not_sent_again_when_its_worker_dies),
+		TEST(ask_is_unserved_where_the_partition_is_revoked_meanwhile),
+		TEST(ask_for_all_or_nothing_is_unserved_as_a_whole),
+		TEST(ask_stands_on_the_lease_too),
+		TEST(ask_is_unserved_when_the_worker_says_not_ready),
+		TEST(ask_is_answered_at_its_deadline_and_the_budget_stays_out),
+		TEST(ask_that_is_cancelled_is_not_answered),
+		TEST(ask_waits_for_a_worker_that_takes_nothing),
+		TEST(ask_fails_beyond_what_may_wait_for_a_worker),
+		TEST(ask_without_an_instance_is_unserved),
+		TEST(ask_adds_up_touches_of_a_stream),
+		TEST(ask_keeps_touches_that_a_worker_does_not_take),
+		TEST(ask_drops_touches_of_a_partition_that_left),
+		TEST(touches_have_a_bound),
+		TEST(asker_answers_other_threads_until_it_is_stopped),
+	};
+	return cmocka_run_group_tests_name("ask", tests, NULL, NULL);
+}

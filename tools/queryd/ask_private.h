@@ -1,0 +1,161 @@
+/*
+ * ask_private.h - what ask.c, ask_send.c and asker.c share: a question under way.
+ *
+ *	ask_work: streams -> parts (one per partition) -> claims (one per bucket) -> messages
+ *
+ * `open` counts the streams that a claim or a message still has; at 0 the work
+ * is put on the asker's list, and ask_settle ends it.  Nothing is ended or freed
+ * anywhere else, so callbacks may come at any depth.
+ */
+#ifndef TALLY_QUERYD_ASK_PRIVATE_H
+#define TALLY_QUERYD_ASK_PRIVATE_H
+
+#include <ev.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ask.h"
+#include "asker.h"
+#include "ledger.h"
+#include "link.h"
+#include "refusals.h"
+#include "touch.h"
+
+#include "shm/admit.h"
+#include "shm/table.h"
+#include "shm/tally.h"
+
+#define ASK_WAIT_NS	  UINT64_C(5000000000) /* longest wait for a worker */
+#define ASK_POOL_MAX	  64
+#define ASK_POOL_KEEP	  65536 /* streams: larger ones are not kept */
+#define ASK_POOL_POLICIES 1024
+
+/* The streams of one partition: order[first] .. order[first + n - 1]. */
+struct ask_part {
+	uint32_t partition;
+	uint64_t generation; /* 0: it is not served */
+	size_t first, n;
+	size_t from, count; /* of the group that is being made (ask_group) */
+};
+
+/* What is not active and counts in one bucket: candidate[next] .. candidate[end - 1]. */
+struct ask_claim {
+	struct ledger_claim claim; /* first */
+	struct ask_work *work;
+	size_t next, end;
+	bool queued;
+};
+
+struct ask_message {
+	struct link_message link; /* first */
+	struct ask_work *work;	  /* NULL: nobody waits for it any more */
+	struct ask_message *next, *prev;
+	struct ledger_bucket *bucket; /* held; NULL: of RATE */
+	uint64_t reserved;
+	uint32_t n;
+	uint32_t stream[];
+};
+
+struct ask_work {
+	struct ask_work *next, *prev; /* of all that are under way, or of the pool */
+	struct ask_work *ready_next;
+	struct asker *asker;
+	struct ask *ask;
+	ev_timer deadline;
+	uint64_t begun_ns;
+	int64_t seen_ms;
+	uint32_t partitions;
+	size_t n, cap;
+	size_t open;
+	bool ready;
+	/* Of each stream. */
+	uint32_t *part, *policy;
+	uint8_t *known; /* accepted from the map: to be touched */
+	/* By partition. */
+	uint32_t *order;
+	uint64_t *hash;
+	uint8_t *active;
+	/* By claim. */
+	uint32_t *candidate, *claim_of;
+	uint32_t *grouped; /* ask_group */
+	struct ask_part *parts;
+	size_t n_parts, parts_cap;
+	const char **policies; /* "" first */
+	uint32_t *policy_mark; /* of each policy: whatever is being found out */
+	size_t n_policies, policies_cap;
+	uint32_t *policy_index;
+	size_t policy_index_size;
+	struct ask_claim *claims;
+	size_t n_claims, claims_cap;
+	struct ask_message *messages;
+};
+
+struct asker {
+	struct ev_loop *loop;
+	const char *run_dir;
+	struct tally *tally; /* NULL: there is no run directory yet */
+	uint64_t next_open_ns;
+	struct links *links;
+	struct ledger *ledger;
+	struct touches *touches;
+	struct refusals *refusals;
+	struct ask_work *pool, *works, *ready, *ready_last;
+	unsigned n_pool;
+	bool settling;
+	struct ask_work *finishing;	  /* whose `done` is being called */
+	uint32_t part_of[TABLE_CAPACITY]; /* while a question is taken apart: number + 1 */
+	/* A message that is being made. */
+	struct admit_question question;
+	struct admit_stream streams[ADMIT_STREAMS_MAX];
+	uint8_t packed[ADMIT_MESSAGE_MAX];
+	/* Written by its thread alone. */
+	struct {
+		_Atomic uint64_t questions[2], streams[2][4], from_map, under_way;
+		_Atomic uint64_t latency[ASKER_LATENCIES + 1], latency_ns;
+	} count;
+	struct asker_thread *thread; /* asker.c */
+};
+
+static inline void ask_count(_Atomic uint64_t *counter, uint64_t n)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+		memory_order_relaxed);
+}
+
+/* --- ask.c -------------------------------------------------------------------------------------- */
+
+/* n of its streams have got their result. */
+void ask_closed(struct ask_work *work, size_t n);
+
+/* Ends what can be ended.  The last thing that whoever was called by the loop does. */
+void ask_settle(void *asker);
+
+/* Sorts streams by partition into work->grouped; parts with count > 0 say where. */
+void ask_group(struct ask_work *work, const uint32_t *streams, size_t n);
+
+/* Looks streams (of one part) up: active[i] for streams[i].  false: they have got their results. */
+bool ask_look_up(struct ask_work *work, const struct ask_part *part, const uint32_t *streams,
+	size_t n, uint64_t *hashes, uint8_t *active);
+
+/* All that are under way are answered now, with what is known. */
+void ask_end_all(struct asker *asker);
+
+void ask_free_pool(struct asker *asker);
+
+/* --- ask_send.c ------------------------------------------------------------------------------- */
+
+/* Claims budgets for all streams that are not known. */
+void ask_claim_all(struct ask_work *work);
+
+/* RATE for all streams. */
+void ask_send_rates(struct ask_work *work);
+
+/* Nobody waits for its claims and messages any more. */
+void ask_abandon(struct ask_work *work);
+
+/* links_options.done */
+void ask_answered(struct link_message *message, const struct admit_answer *answer, void *asker);
+
+#endif

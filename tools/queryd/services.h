@@ -1,0 +1,43 @@
+/*
+ * services.h - proto.IngestLimits and proto.IngestLimitsFrontend over gRPC.
+ *
+ *	IngestLimits          any stream not served here: UNAVAILABLE, the client asks another zone
+ *	IngestLimitsFrontend  such streams get reason 1 (failed: the client lets them pass)
+ *
+ * Reasons are 1 (failed) and 2 (max streams), never 0; only streams that were
+ * asked for are named, and accepted ones are not.  What a client writes wrong is
+ * INVALID_ARGUMENT with one line that says what.
+ */
+#ifndef TALLY_QUERYD_SERVICES_H
+#define TALLY_QUERYD_SERVICES_H
+
+#include <stdbool.h>
+
+#include "asker.h"
+#include "grpc.h"
+
+#include "shm/config.h"
+
+struct services;
+
+/*
+ * Serves on `fd` (listening, non-blocking; taken) in the asker's loop; before
+ * asker_start.  config is kept.  NULL with one line in `why`.
+ */
+struct services *services_start(
+	struct asker *asker, const struct config *config, int fd, char why[GRPC_WHY_SIZE]);
+
+/* The rest from any other thread, while the asker runs. */
+
+/* Reads certificates again.  false: with one line in `why`, the old ones stay in use. */
+bool services_renew_tls(struct services *services, char why[GRPC_WHY_SIZE]);
+
+/* No more connections; calls under way may end. */
+void services_drain(struct services *services);
+
+/* Waits until they have ended, at most so long; then ends all and frees. */
+void services_stop(struct services **services, unsigned grace_ms);
+
+void services_facts(struct services *services, struct grpc_facts *facts);
+
+#endif
