@@ -72,9 +72,10 @@ static enum skip_reason check_record(
 	if (record->hash % id->partitions != id->partition)
 		return SKIP_MISROUTED;
 	if (is_own(usage, record)) {
-		batch->cleared = array_grow(batch->cleared, &batch->cleared_cap,
-			batch->n_cleared + 1, sizeof(*batch->cleared));
-		batch->cleared[batch->n_cleared++] = record->sequence;
+		/* A number that we never gave is somebody else's mistake. */
+		if (record->sequence > batch->cleared_to &&
+			record->sequence <= usage->meta.sequence)
+			batch->cleared_to = record->sequence;
 		return SKIP_OWN;
 	}
 	if (record->has_source && !sources_pass(&usage->sources, record->incarnation,
@@ -275,7 +276,7 @@ void batch_clear(struct batch *batch)
 		batch->raw_cap = 0;
 	}
 	batch->n = 0;
-	batch->n_cleared = 0;
+	batch->cleared_to = 0;
 	batch->n_quarantined = 0;
 	batch->raw_len = 0;
 }
@@ -284,7 +285,6 @@ void batch_free(struct batch *batch)
 {
 	free(batch->items);
 	free(batch->spare);
-	free(batch->cleared);
 	free(batch->quarantined);
 	free(batch->raw);
 	memset(batch, 0, sizeof(*batch));

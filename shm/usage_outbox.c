@@ -33,32 +33,46 @@ void outbox_put(struct store_txn *txn, struct usage_meta *meta, const struct usa
 	meta->outbox++;
 }
 
+/*
+ * All up to the highest that came back: a row is first seen in the log after all
+ * lower ones, or those were given up (worker/emit.c).
+ */
 void outbox_clear(const struct batch *batch, struct store_txn *txn, struct usage_meta *meta)
 {
-	struct store_bytes value;
-	struct usage_key key;
+	struct store_bytes key, value;
+	struct usage_key from, row;
+	uint64_t sequence;
 
-	for (size_t i = 0; i < batch->n_cleared; i++) {
-		row_key(&key, batch->cleared[i]);
-		if (!store_get(txn, key_bytes(&key), &value))
-			continue;
-		store_delete(txn, key_bytes(&key));
+	row_key(&from, 0);
+	while (batch->cleared_to > 0 && store_seek(txn, key_bytes(&from), &key, &value) &&
+		key_parse_u64(key, KEY_OUTBOX, &sequence) && sequence <= batch->cleared_to) {
+		row_key(&row, sequence);
+		store_delete(txn, key_bytes(&row));
 		meta->outbox--;
 	}
 }
 
+/* Rows are the last ones of the sequence: they go from below, without holes. */
+static uint64_t rows_to_clear(const struct usage *usage)
+{
+	const struct usage_meta *meta = &usage->meta;
+	uint64_t below = meta->sequence > meta->outbox ? meta->sequence - meta->outbox : 0;
+	uint64_t to =
+		usage->batch.cleared_to < meta->sequence ? usage->batch.cleared_to : meta->sequence;
+
+	return to > below ? to - below : 0;
+}
+
 uint64_t outbox_pages(const struct usage *usage)
 {
-	uint64_t rows = usage->meta.outbox;
-	uint64_t cleared = usage->batch.n_cleared < rows ? usage->batch.n_cleared : rows;
-	uint64_t leaves = rows / (ROWS_PER_LEAF / 4) + 2;
+	uint64_t leaves = rows_to_clear(usage) / (ROWS_PER_LEAF / 4) + 2;
 	uint64_t asked = 0;
 
 	for (size_t i = 0; i < usage->batch.n; i++)
 		asked += usage->batch.items[i].kind != ITEM_RECORD;
 	if (!usage->produce.every_s)
 		asked = 0;
-	return 2 * (cleared < leaves ? cleared : leaves) + 2 * (asked / ROWS_PER_LEAF) + 4;
+	return 2 * leaves + 2 * (asked / ROWS_PER_LEAF) + 4;
 }
 
 /* --- for emit -------------------------------------------------------------------------------- */

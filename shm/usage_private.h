@@ -199,8 +199,7 @@ struct quarantined {
 struct batch {
 	struct item *items, *spare; /* spare: for the sort, same size */
 	size_t n, cap, spare_cap;
-	uint64_t *cleared; /* sequences of our own records that came back */
-	size_t n_cleared, cleared_cap;
+	uint64_t cleared_to; /* highest sequence of our own records that came back; 0 = none */
 	struct quarantined *quarantined;
 	size_t n_quarantined, quarantined_cap;
 	char *raw;
