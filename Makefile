@@ -63,6 +63,9 @@ DEBIAN := gcc libc6-dev pkg-config protobuf-c-compiler \
 # What runs and fetches the real Kafka of the tests (without them its tests are skipped), and a newer
 # librdkafka (without it a part of test 70 is).
 KAFKA_DEBIAN := openjdk-17-jre-headless maven python3-pip
+# The gRPC clients of others that the tests ask with (without them test 61 is skipped).
+TEST_DEBIAN := protobuf-compiler python3-grpcio python3-protobuf
+NODE_DEBIAN := nodejs npm
 # -------------------------------------------------------------------------------------------------
 
 VERSION  := $(shell awk '/define TALLY_VERSION_MAJOR/ { a = $$3 } /define TALLY_VERSION_MINOR/ { b = $$3 } \
@@ -86,6 +89,7 @@ link      = $(CC) $(ALL_CF) -o $@ $(filter %.o,$^) $(ALL_LD) \
 archive   = rm -f $@ && $(AR) rcs $@ $^
 
 PROTO.queryd := $(patsubst %.proto,$B/%.pb-c,$(wildcard tools/queryd/*.proto))
+DESCRIPTORS  := $B/tools/queryd/descriptors.pb.o
 PROTO    := $(patsubst %.proto,$B/%.pb-c,$(wildcard tests/unit/*.proto)) $(PROTO.queryd)
 
 all: $(PROGRAMS) $(LIBRARY)
@@ -97,7 +101,7 @@ test-programs: $(UNIT) $(TOOLS) $(VARIANTS)
 
 $B/tallyd:       $(call obj,supervisor) $B/libshm.a    ; $(call link,$(LIBS.supervisor))
 $B/tally-worker: $(call obj,worker) $B/libshm.a        ; $(call link,$(LIBS.worker))
-$B/tally-queryd: $(call obj,tools/queryd) $(PROTO.queryd:%=%.o) $B/libshm.a
+$B/tally-queryd: $(call obj,tools/queryd) $(PROTO.queryd:%=%.o) $(DESCRIPTORS) $B/libshm.a
 	$(call link,$(LIBS.queryd))
 $B/tallyctl:     $(call obj,tools/tallyctl) $B/libshm.a; $(call link,$(LIBS.tallyctl))
 $B/tally-broker: $(call obj,tools/broker) $B/libshm.a  ; $(call link,$(LIBS.broker))
@@ -135,7 +139,16 @@ $(PROTO:%=%.c): $B/%.pb-c.c: %.proto
 $(PROTO:%=%.h): %.h: %.c ;
 $(PROTO:%=%.o): %.o: %.c
 	$(CC) $(STD) $(CFLAGS) -fPIC -MMD -MP -c -o $@ $<
-$B/proto.a: $(PROTO:%=%.o); $(archive)
+$B/proto.a: $(PROTO:%=%.o) $(DESCRIPTORS); $(archive)
+$(DESCRIPTORS:%.o=%.c): tools/queryd/limits.proto tools/queryd/health.proto
+	@mkdir -p $(@D)
+	protoc-c -Itools/queryd --descriptor_set_out=$(@:%.c=%.bin) $^
+	{ echo '#include "tools/queryd/descriptors.h"'; \
+	  echo 'const uint8_t *queryd_descriptors(size_t *len) { static const uint8_t set[] = {'; \
+	  od -An -v -tu1 $(@:%.c=%.bin) | sed 's/  *\([0-9]*\)/\1,/g'; \
+	  echo '}; *len = sizeof(set); return set; }'; } >$@
+$(DESCRIPTORS): %.o: %.c
+	$(CC) $(STD) $(CFLAGS) -fPIC -fvisibility=hidden -I. -MMD -MP -c -o $@ $<
 $B/tools/queryd/%.o: tools/queryd/%.c Makefile | $(PROTO.queryd:%=%.h)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CF) -I$B/tools/queryd -MMD -MP -c -o $@ $<
@@ -200,7 +213,7 @@ $B/variants/newest/tally-queryd: $B/tally-queryd
 
 # --- checks --------------------------------------------------------------------------------------
 
-check: deps kafka-deps
+check: deps kafka-deps test-deps
 	@$(MAKE) --no-print-directory all test-programs
 	@failed=; for t in unit layers samples system check-kafka; do \
 		echo "== $$t"; $(MAKE) --no-print-directory $$t || failed="$$failed $$t"; \
@@ -235,7 +248,7 @@ system: all test-programs
 
 # On real Kafka: its own tests, and those system tests that do not speak of the embedded broker, with
 # fewer repetitions of what has nothing to do with the broker (SLICE= for all of them).
-SLICE ?= STEP=8 KILLS=60 EARLY=6 ASSIGNED=8 READY=3 STOPPING=2
+SLICE ?= STEP=8 KILLS=60 EARLY=6 ASSIGNED=8 READY=3 STOPPING=2 DOWN=20 STEPS=30 MOVES=2
 KAFKA_TESTS ?= $(sort $(wildcard tests/kafka/[0-9]*.sh)) \
 	$(shell grep -L '^# broker: embedded' $(sort $(wildcard tests/system/[0-9]*.sh)))
 check-kafka: all test-programs
@@ -293,6 +306,12 @@ kafka-deps: deps
 	@{ command -v java && command -v mvn && { command -v pip3 || command -v pip; }; } >/dev/null || \
 		$(MAKE) --no-print-directory deps DEBIAN="$(KAFKA_DEBIAN)" || true
 
+test-deps: deps
+	@{ command -v protoc && /usr/bin/python3 -c 'import grpc, google.protobuf'; } >/dev/null 2>&1 || \
+		$(MAKE) --no-print-directory deps DEBIAN="$(TEST_DEBIAN)" || true
+	@{ command -v node && command -v npm; } >/dev/null || \
+		$(MAKE) --no-print-directory deps DEBIAN="$(NODE_DEBIAN)" || true
+
 install: all
 	install -d $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include \
 		$(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(SYSCONFDIR)/tally \
@@ -324,4 +343,4 @@ clean:
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
-.PHONY: deps kafka-deps install format clean help
+.PHONY: deps kafka-deps test-deps install format clean help

@@ -43,20 +43,28 @@ struct known {
 	uint8_t *active;
 };
 
+static uint8_t activity(const struct client_visit *visit, const struct usage_stream *stream)
+{
+	uint32_t seen = window_minute_of_s(stream->entry.last_seen_s);
+	if (!window_active(visit->now_minute, seen, visit->tally->window))
+		return STREAM_NEW;
+	return window_active(visit->now_minute + 1, seen, visit->tally->window) ? STREAM_ACTIVE
+										: STREAM_EXPIRING;
+}
+
 static int read_known(struct client_visit *visit, void *arg)
 {
 	const struct known *ask = arg;
-	uint32_t tenant, window = visit->tally->window;
+	uint32_t tenant;
 	if (visit->generation != ask->generation)
 		return ERR_NOT_READY;
-	memset(ask->active, 0, ask->n);
+	memset(ask->active, STREAM_NEW, ask->n);
 	if (!usage_find_tenant(visit->txn, ask->tenant, strlen(ask->tenant), &tenant))
 		return 0;
 	for (size_t i = 0; i < ask->n; i++) {
 		struct usage_stream stream;
-		ask->active[i] = usage_find_stream(visit->txn, tenant, ask->hashes[i], &stream) &&
-				 window_active(visit->now_minute,
-					 window_minute_of_s(stream.entry.last_seen_s), window);
+		if (usage_find_stream(visit->txn, tenant, ask->hashes[i], &stream))
+			ask->active[i] = activity(visit, &stream);
 	}
 	return 0;
 }

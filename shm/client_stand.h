@@ -36,9 +36,15 @@ uint64_t client_stand_generation(const struct tally *tally, uint32_t partition, 
 /* When a partition that is ready was assigned, Unix ns; 0: it is not ready. */
 int64_t client_stand_assigned(const struct tally *tally, uint32_t partition, uint64_t boot_ns);
 
+enum client_activity {
+	STREAM_NEW,	/* not active */
+	STREAM_ACTIVE,	/* and for another minute at least */
+	STREAM_EXPIRING /* active, unless it is seen, until the next minute begins */
+};
+
 /*
- * Which of a tenant's streams are active: active[i] for hashes[i], all of this
- * partition, in one transaction.  0, TALLY_ENOTREADY when the partition left
+ * Which of a tenant's streams are active: active[i] (enum client_activity) for
+ * hashes[i], all of this partition, in one transaction.  0, TALLY_ENOTREADY when the partition left
  * meanwhile, or why its store cannot be read.
  */
 int client_stand_known(struct tally *tally, const char *tenant, uint32_t partition,

@@ -67,6 +67,36 @@ static const char *check_file(const char *text)
 	return len ? config_path_wrong(text) : NULL;
 }
 
+/* One of the list, which may have blanks around it. */
+static bool peer_ok(const char *from, const char *to)
+{
+	char entry[256], host[256];
+	uint16_t port;
+
+	while (from < to && *from == ' ')
+		from++;
+	while (to > from && to[-1] == ' ')
+		to--;
+	if (to - from >= (ptrdiff_t)sizeof(entry))
+		return false;
+	memcpy(entry, from, (size_t)(to - from));
+	entry[to - from] = '\0';
+	return config_listen_split(entry, host, sizeof(host), &port) == 0 && port != 0;
+}
+
+static const char *check_peers(const char *text)
+{
+	while (*text) {
+		size_t len = strcspn(text, ",");
+
+		if (!peer_ok(text, text + len))
+			return "must be host:port with commas between, like "
+			       "tally-1:9095,[::1]:9095";
+		text += len + (text[len] == ',');
+	}
+	return NULL;
+}
+
 static const char *check_kafka_name(const char *text)
 {
 	static const char legal[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -340,10 +370,10 @@ static const struct config_option options[] = {
 	  "Query processes; they share the addresses, whose ports must not be 0 then. With several, a "
 	  "limit can be passed by as many streams as the others have just under way." },
 	{ "query", "peers", CONFIG_TEXT, AT_TEXT(peers), 0, 1023, .preset = "",
-	  .example = "tally-1:9095,tally-2:9095", .prose =
+	  .example = "tally-1:9095,tally-2:9095", .check = check_peers, .prose =
 	  "gRPC addresses of the other instances, host:port with commas between; a name with several "
-	  "addresses stands for all of them. The front-end service asks them for streams that are not "
-	  "served here." },
+	  "addresses stands for all of them, and our own may be among them. The front-end service asks "
+	  "them for streams that are not served here." },
 };
 /* clang-format on */
 

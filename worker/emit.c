@@ -56,7 +56,7 @@
 #define WAIT_MIN_MS    100
 #define WAIT_MAX_MS    10000
 #define LOG_EVERY_MS   60000
-#define VALUE_SIZE     1024 /* zone, tenant and policy are at most 255 bytes each */
+#define VALUE_SIZE     1024 /* zone, tenant and policy have at most 256 bytes each */
 #define PASSED_AT_ONCE 10000
 
 struct emit {

@@ -3,8 +3,8 @@
  *
  *	source_start(offset) -> source_fetch: a batch -> source_next: one event, one event, ...
  *
- * The only file, with locate.c, that knows librdkafka; its codes are
- * translated here.  Nothing here waits for the broker.  Where to go on is
+ * With locate.c and producer.c the only file that knows librdkafka; its codes
+ * are translated here.  Nothing here waits for the broker.  Where to go on is
  * never asked of the library: it follows from the events (P25).
  */
 #ifndef TALLY_WORKER_SOURCE_H

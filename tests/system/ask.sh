@@ -5,7 +5,7 @@
 #	start_tallyd limits.file="$T/limits.yaml"; wait_ready; wait_asked
 #	ask --tenant small --streams 9; is "$(said accepted rejected)" '5 4' 'five come in'
 
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+declare -F broker >/dev/null || . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 grpc_address() { cat "$T/${1:-$INSTANCE}/query.grpc"; }
 

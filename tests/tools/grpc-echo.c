@@ -10,6 +10,8 @@
  *	/test.Echo/Thrice	a stream: the message three times
  *	/test.Echo/Chat		bidi: each message
  *
+ * and health, and reflection (of tally-queryd's descriptors).
+ *
  * Prints "listening on HOST:PORT" once it does.  SIGHUP: certificates again;
  * SIGTERM: drains, prints what happened ("calls=..."), ends.
  */
@@ -25,6 +27,7 @@
 #include <unistd.h>
 
 #include "shm/log.h"
+#include "tools/queryd/descriptors.h"
 #include "tools/queryd/grpc.h"
 
 static struct grpc_server *server;
@@ -237,6 +240,7 @@ int main(int argc, char **argv)
 	ev_signal hup, term;
 	int fd;
 
+	options.descriptors = queryd_descriptors(&options.descriptors_len);
 	if (!read_options(argc, argv, &options, &listen_text))
 		return 2;
 	log_init("grpc-echo", -1, LOG_LEVEL_INFO);

@@ -28,6 +28,7 @@ struct lever {
 	_Atomic int hold;		   /* questions are taken and not answered */
 	_Atomic int deaf;		   /* nothing is taken */
 	_Atomic int not_ready;		   /* the status of all answers */
+	_Atomic int64_t ahead_ms;	   /* of its clock */
 	_Atomic uint64_t admits, admitted; /* messages, streams */
 	_Atomic uint64_t touches, touched, touched_bytes;
 	_Atomic uint64_t held; /* questions that wait now */
@@ -117,7 +118,7 @@ static void fake_do(struct fake *fake, int fd, const uint8_t *bytes, size_t len)
 {
 	static struct admit_question question;
 	static uint8_t out[ADMIT_MESSAGE_MAX];
-	int64_t now = host_wall_ms();
+	int64_t now = host_wall_ms() + atomic_load(&fake->lever->ahead_ms);
 	if (!admit_unpack(bytes, len, &question))
 		_exit(21);
 	int refuse = question.kind != ADMIT_TOUCH ? atomic_load(&fake->lever->not_ready) : 0;

@@ -18,7 +18,7 @@
 
 #define PATIENCE_NS UINT64_C(20000000000)
 
-struct bench bench;
+struct stage stage;
 
 /* --- instances ---------------------------------------------------------------------------------- */
 
@@ -208,7 +208,7 @@ void instance_start(struct instance *instance, const char *host, uint16_t port)
 	instance->port = port;
 	fd = listening(host, &instance->port);
 	snprintf(instance->address, sizeof(instance->address), "%s:%u", host, instance->port);
-	instance->options.loop = bench.loop;
+	instance->options.loop = stage.loop;
 	instance->options.methods = methods;
 	instance->options.arg = instance;
 	instance->options.message_max = 4 << 20;
@@ -242,27 +242,37 @@ static void on_beat(struct ev_loop *loop, ev_timer *timer, int events)
 	(void)loop, (void)timer, (void)events;
 }
 
+void stage_open(struct ev_loop *loop)
+{
+	signal(SIGPIPE, SIG_IGN);
+	log_init("test", -1, LOG_LEVEL_ERROR);
+	memset(&stage, 0, sizeof(stage));
+	stage.loop = loop;
+	ev_timer_init(&beat, on_beat, 0.005, 0.005);
+	ev_timer_start(stage.loop, &beat);
+}
+
+void stage_close(void)
+{
+	peers_free(&stage.peers);
+	instance_stop(&stage.a);
+	instance_stop(&stage.b);
+	ev_run(stage.loop, EVRUN_NOWAIT);
+	ev_timer_stop(stage.loop, &beat);
+}
+
 int peers_setup(void **state)
 {
 	(void)state;
-	signal(SIGPIPE, SIG_IGN);
-	log_init("test", -1, LOG_LEVEL_ERROR);
-	memset(&bench, 0, sizeof(bench));
-	bench.loop = ev_loop_new(EVFLAG_AUTO);
-	ev_timer_init(&beat, on_beat, 0.005, 0.005);
-	ev_timer_start(bench.loop, &beat);
+	stage_open(ev_loop_new(EVFLAG_AUTO));
 	return 0;
 }
 
 int peers_teardown(void **state)
 {
 	(void)state;
-	peers_free(&bench.peers);
-	instance_stop(&bench.a);
-	instance_stop(&bench.b);
-	ev_run(bench.loop, EVRUN_NOWAIT);
-	ev_timer_stop(bench.loop, &beat);
-	ev_loop_destroy(bench.loop);
+	stage_close();
+	ev_loop_destroy(stage.loop);
 	return 0;
 }
 
@@ -270,7 +280,7 @@ void peers_are_as(const char *list, struct peers_options options)
 {
 	char why[PEERS_WHY_SIZE] = "";
 
-	options.loop = bench.loop;
+	options.loop = stage.loop;
 	options.list = list;
 	if (options.message_max == 0)
 		options.message_max = 4 << 20;
@@ -281,8 +291,8 @@ void peers_are_as(const char *list, struct peers_options options)
 	if (options.back_off_ms == 0)
 		options.back_off_ms = 10;
 	options.back_off_max_ms = 50;
-	bench.peers = peers_new(&options, why);
-	if (bench.peers == NULL)
+	stage.peers = peers_new(&options, why);
+	if (stage.peers == NULL)
 		fail_msg("%s", why);
 }
 
@@ -293,12 +303,12 @@ void peers_are(const char *list)
 
 static void turn(void)
 {
-	ev_run(bench.loop, EVRUN_ONCE);
-	if (bench.a.dies)
-		instance_stop(&bench.a);
-	if (bench.b.dies)
-		instance_stop(&bench.b);
-	bench.a.dies = bench.b.dies = false;
+	ev_run(stage.loop, EVRUN_ONCE);
+	if (stage.a.dies)
+		instance_stop(&stage.a);
+	if (stage.b.dies)
+		instance_stop(&stage.b);
+	stage.a.dies = stage.b.dies = false;
 }
 
 bool until(bool (*condition)(uint64_t want), uint64_t want)
@@ -314,7 +324,7 @@ struct peers_facts facts_now(void)
 {
 	struct peers_facts facts;
 
-	peers_facts(bench.peers, &facts);
+	peers_facts(stage.peers, &facts);
 	return facts;
 }
 
@@ -336,13 +346,13 @@ bool known_are(uint64_t want)
 static void done(struct peers_ask *ask)
 {
 	*(bool *)ask->arg = true;
-	bench.dones++;
+	stage.dones++;
 }
 
 static bool is_done(uint64_t want)
 {
 	(void)want;
-	return bench.done;
+	return stage.done;
 }
 
 struct ask_stream *ask_within(
@@ -357,15 +367,15 @@ struct ask_stream *ask_within(
 		.partitions = PARTITIONS,
 		.deadline_ns = host_boot_ns() + deadline_ms * UINT64_C(1000000),
 		.done = done,
-		.arg = &bench.done,
+		.arg = &stage.done,
 	};
 
 	assert_true(n <= sizeof(streams) / sizeof(*streams));
 	for (size_t i = 0; i < n; i++)
 		streams[i] = (struct ask_stream){
 			.hash = hashes[i], .bytes = 10 + i, .result = ASK_UNSERVED};
-	bench.done = false;
-	peers_ask(bench.peers, &ask);
+	stage.done = false;
+	peers_ask(stage.peers, &ask);
 	assert_true(until(is_done, 0));
 	return streams;
 }

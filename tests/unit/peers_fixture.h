@@ -50,14 +50,14 @@ struct instance {
 	struct grpc_options options;
 };
 
-struct bench {
+struct stage {
 	struct ev_loop *loop;
 	struct peers *peers;
 	struct instance a, b;
 	bool done;
 	unsigned dones;
 };
-extern struct bench bench;
+extern struct stage stage;
 
 /* Starts to listen on host:port (0 = any). */
 void instance_start(struct instance *instance, const char *host, uint16_t port);
@@ -66,6 +66,9 @@ void instance_stop(struct instance *instance);
 /* Serves these from `first` to `last`, since `at`. */
 void instance_serves(struct instance *instance, unsigned first, unsigned last, int64_t at);
 
+/* On a loop of the caller's; peers_setup makes one. */
+void stage_open(struct ev_loop *loop);
+void stage_close(void);
 int peers_setup(void **state);
 int peers_teardown(void **state);
 

@@ -288,6 +288,56 @@ static void ask_judges_by_partition_when_the_scope_says_so(void **state)
 	free(query);
 }
 
+/*
+ * The clock of readers and workers: the middle of the minute that is so many after the
+ * one of the first call.
+ */
+static void set_minute(int64_t minutes, int64_t workers_ahead_ms)
+{
+	static int64_t first;
+	int64_t wall = host_wall_ms();
+	if (!minutes)
+		first = wall / 60000;
+	int64_t ahead = (first + minutes) * 60000 + 30000 - wall;
+	atomic_store(&table_head_mut(&bench.run.table)->clock_offset_ms, ahead);
+	for (uint32_t p = 0; p < RUN_PARTITIONS; p++)
+		atomic_store(&bench.lever[p].ahead_ms, ahead + workers_ahead_ms);
+}
+
+static void ask_has_a_stream_renewed_by_its_worker_in_its_last_minute(void **state)
+{
+	(void)state;
+	bench_limit(1);
+	set_minute(0, 0);
+	assert_int_equal(query_one("a", 4), ASK_ACCEPTED);
+	set_minute(RUN_WINDOW - 1, 0);
+	assert_int_equal(query_one("a", 4), ASK_ACCEPTED);
+	assert_int_equal(SUM(admitted), 1); /* from the map; a touch will do */
+	asker_free(&bench.asker);	    /* ... which is lost */
+	bench.asker = asker_new(bench.run.dir);
+	ev_timer_init(&bench.beat, bench_beat, 0., 0.002);
+	ev_timer_start(asker_loop(bench.asker), &bench.beat);
+	set_minute(RUN_WINDOW, 0);
+	assert_int_equal(query_one("a", 4), ASK_ACCEPTED);
+	assert_int_equal(SUM(admitted), 2);
+	assert_int_equal(touches_waiting(bench.asker->touches), 0);
+	set_minute(RUN_WINDOW + 1, 0);
+	assert_int_equal(query_one("a", 4), ASK_ACCEPTED);
+	assert_int_equal(query_one("a", 8), ASK_REJECTED);
+}
+
+static void ask_claims_for_a_stream_that_has_expired_on_the_way(void **state)
+{
+	(void)state;
+	bench_limit(2);
+	set_minute(0, 0);
+	assert_int_equal(query_one("a", 4), ASK_ACCEPTED);
+	set_minute(RUN_WINDOW, 60000); /* its worker is in the next minute already */
+	assert_int_equal(query_one("a", 4), ASK_ACCEPTED);
+	assert_int_equal(SUM(admitted), 3); /* asked to be renewed, then let in as new */
+	assert_int_equal(ledger_facts(bench.asker->ledger)->reserved, 0);
+}
+
 /* ------------------------------------------------------------------ what goes wrong */
 
 static struct query_of_test *ask_and_hold(uint32_t partition, bool all_or_nothing)
@@ -653,6 +703,8 @@ int main(void)
 		TEST(ask_takes_more_policies_than_a_message_holds),
 		TEST(ask_in_a_dry_run_refuses_nothing_and_counts),
 		TEST(ask_judges_by_partition_when_the_scope_says_so),
+		TEST(ask_has_a_stream_renewed_by_its_worker_in_its_last_minute),
+		TEST(ask_claims_for_a_stream_that_has_expired_on_the_way),
 		TEST(ask_fails_and_is_not_sent_again_when_its_worker_dies),
 		TEST(ask_is_unserved_where_the_partition_is_revoked_meanwhile),
 		TEST(ask_for_all_or_nothing_is_unserved_as_a_whole),

@@ -81,6 +81,9 @@ static void config_says_where_and_what_to_do_when_it_refuses(void **state)
 		{"query:\n  enabled: yes\n",
 			"t.yaml:2: query.enabled: \"yes\" is not a word for this; write true or "
 			"false"},
+		{"query:\n  peers: tally-1:9095, tally-2\n",
+			"t.yaml:2: query.peers: must be host:port with commas between, like "
+			"tally-1:9095,[::1]:9095"},
 		{"query:\n  http_listen: 3100\n",
 			"t.yaml:2: query.http_listen: \"3100\" is no address to listen on; write "
 			"an "

@@ -10,6 +10,7 @@
 #include "grpc_fixture.h"
 
 #include "shm/host.h"
+#include "tools/queryd/descriptors.h"
 #include "tools/queryd/grpc.h"
 
 static struct fixture *usual(void)
@@ -156,6 +157,28 @@ static void a_message_in_many_frames_is_put_together(void **state)
 	reply = peer_wait(peer, stream);
 	assert_int_equal(reply->status, GRPC_OK);
 	assert_memory_equal(reply->data, framed, 10);
+	fixture_end(&fixture);
+}
+
+static void thousands_of_messages_in_one_read_are_answered_one_by_one(void **state)
+{
+	struct fixture *fixture = usual();
+	struct peer *peer = peer_ready(fixture);
+	uint32_t stream = peer_open(peer, "/test.Echo/Chat", NULL);
+	uint8_t bytes[60000] = {0};
+	struct reply *reply;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bytes); i += 6) {
+		bytes[i + 4] = 1;
+		bytes[i + 5] = (uint8_t)(i / 6);
+	}
+	peer_data(peer, stream, bytes, sizeof(bytes), true);
+	peer_frame(peer, NGHTTP2_WINDOW_UPDATE, 0, stream, "\0\1\0\0", 4);
+	reply = peer_wait(peer, stream);
+	assert_int_equal(reply->status, GRPC_OK);
+	assert_int_equal(reply->len, sizeof(bytes) + 6);
+	assert_memory_equal(reply->data, bytes, sizeof(bytes));
 	fixture_end(&fixture);
 }
 
@@ -510,6 +533,40 @@ static void a_watcher_of_health_is_told_of_changes_and_of_the_end(void **state)
 	fixture_end(&fixture);
 }
 
+static void reflection_lists_services_and_gives_their_file(void **state)
+{
+	static const char *const paths[] = {
+		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+		"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"};
+	struct fixture *fixture = fixture_new();
+	struct peer *peer;
+
+	(void)state;
+	fixture->options.descriptors = queryd_descriptors(&fixture->options.descriptors_len);
+	fixture_start(fixture);
+	peer = peer_ready(fixture);
+	for (size_t i = 0; i < 2; i++) {
+		uint32_t stream = peer_open(peer, paths[i], NULL);
+		struct reply *reply = peer_reply(peer, stream);
+		size_t len;
+
+		peer_message(peer, stream, "\x3a\0", 2, false); /* list_services */
+		wait_for(fixture, reply->len > 0);
+		assert_non_null(memmem(reply->data, reply->len, "test.Echo", 9));
+		assert_non_null(memmem(reply->data, reply->len, "grpc.health.v1.Health", 21));
+		len = reply->len;
+		peer_message(peer, stream, "\x22\x12proto.IngestLimits", 20, false);
+		wait_for(fixture, reply->len > len + 500);
+		assert_non_null(memmem(reply->data, reply->len, "GetAssignedPartitions", 21));
+		len = reply->len;
+		peer_message(peer, stream, "\x22\x12proto.IngestLimitz", 20, true);
+		assert_int_equal(peer_wait(peer, stream)->status, GRPC_OK);
+		assert_true(reply->len < len + 100);
+		assert_non_null(memmem(reply->data + len, reply->len - len, "not known here", 14));
+	}
+	fixture_end(&fixture);
+}
+
 /* --- the end ----------------------------------------------------------------------------------- */
 
 static void on_drained(void *arg)
@@ -616,6 +673,31 @@ static void connections_above_the_limit_are_refused_while_all_are_young(void **s
 	fixture_end(&fixture);
 }
 
+static void a_new_connection_takes_the_place_of_the_one_idle_for_longest(void **state)
+{
+	struct fixture *fixture = fixture_new();
+	struct peer *peers[4];
+	double until;
+
+	(void)state;
+	fixture->options.connections_max = 3;
+	fixture->options.patience.idle = 100;
+	fixture_start(fixture);
+	for (size_t i = 0; i < 3; i++)
+		peers[i] = peer_ready(fixture);
+	peer_call(peers[0], "/test.Echo/Never", "x", 1); /* the oldest, but it waits for us */
+	peer_is_served(peers[1]);			 /* so 2 is idle for longest */
+	until = ev_time() + 0.2;
+	wait_for(fixture, ev_time() > until);
+	peers[3] = peer_ready(fixture);
+	wait_for(fixture, peers[2]->shut);
+	peer_is_served(peers[0]);
+	peer_is_served(peers[1]);
+	peer_is_served(peers[3]);
+	assert_int_equal(fixture_facts(fixture).refused, 0);
+	fixture_end(&fixture);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -625,6 +707,7 @@ int main(void)
 		cmocka_unit_test(calls_above_the_limit_are_refused_while_the_client_cannot_know),
 		cmocka_unit_test(a_stream_of_answers_ends_with_trailers),
 		cmocka_unit_test(messages_of_a_chat_are_answered_one_by_one),
+		cmocka_unit_test(thousands_of_messages_in_one_read_are_answered_one_by_one),
 		cmocka_unit_test(a_message_in_many_frames_is_put_together),
 		cmocka_unit_test(content_types_are_taken_as_grpc_says),
 		cmocka_unit_test(another_verb_than_post_is_405),
@@ -644,12 +727,14 @@ int main(void)
 		cmocka_unit_test(a_connection_that_goes_ends_its_calls),
 		cmocka_unit_test(health_knows_the_services_and_what_they_are_fit_for),
 		cmocka_unit_test(a_watcher_of_health_is_told_of_changes_and_of_the_end),
+		cmocka_unit_test(reflection_lists_services_and_gives_their_file),
 		cmocka_unit_test(drain_says_goaway_twice_and_lets_calls_end),
 		cmocka_unit_test(drain_of_nobody_is_done_at_once),
 		cmocka_unit_test(free_ends_calls_that_are_open),
 		cmocka_unit_test(pings_without_calls_are_welcome),
 		cmocka_unit_test(a_ping_with_every_call_is_welcome_for_ever),
 		cmocka_unit_test(connections_above_the_limit_are_refused_while_all_are_young),
+		cmocka_unit_test(a_new_connection_takes_the_place_of_the_one_idle_for_longest),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -378,12 +378,17 @@ static void a_message_of_4_gib_is_refused_at_once(void **state)
 /* A promise of 4 MiB costs nothing before the bytes are there. */
 static void promises_cost_no_memory(void **state)
 {
+	static const uint8_t message[300];
 	struct fixture *fixture = impatient();
 	struct peer *peer = peer_ready(fixture);
 
 	(void)state;
-	for (size_t i = 0; i < 256; i++)
-		peer_data(peer, peer_open(peer, "/test.Echo/Echo", NULL), "\0\0\x40\0\0", 5, false);
+	for (size_t i = 0; i < 256; i++) {
+		uint32_t stream = peer_open(peer, "/test.Echo/Echo", NULL);
+
+		peer_data(peer, stream, "\0\0\x40\0\0", 5, false);
+		peer_data(peer, stream, message, sizeof(message), false);
+	}
 	wait_for(fixture, fixture_facts(fixture).calls == 256);
 	assert_true(fixture_facts(fixture).memory < MIB);
 	fixture_end(&fixture);

@@ -22,17 +22,17 @@ static char both[256];
 
 static const char *list_of_both(void)
 {
-	snprintf(both, sizeof(both), "%s, %s", bench.a.address, bench.b.address);
+	snprintf(both, sizeof(both), "%s, %s", stage.a.address, stage.b.address);
 	return both;
 }
 
 /* Two instances; a has partitions 0 to 7, b 8 to 15. */
 static void two(void)
 {
-	instance_start(&bench.a, "127.0.0.1", 0);
-	instance_start(&bench.b, "127.0.0.1", 0);
-	instance_serves(&bench.a, 0, 7, 100);
-	instance_serves(&bench.b, 8, 15, 100);
+	instance_start(&stage.a, "127.0.0.1", 0);
+	instance_start(&stage.b, "127.0.0.1", 0);
+	instance_serves(&stage.a, 0, 7, 100);
+	instance_serves(&stage.b, 8, 15, 100);
 }
 
 static void meet(const char *list, uint64_t partitions)
@@ -51,15 +51,15 @@ static void peers_asks_each_the_streams_of_its_partitions(void **state)
 	(void)state;
 	two();
 	meet(list_of_both(), 16);
-	bench.b.rejects[bench.b.rejects_n++] = 10;
+	stage.b.rejects[stage.b.rejects_n++] = 10;
 	streams = ask(ASK_EXCEEDS, hashes, 5);
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(streams[i].result, i == 3 ? ASK_REJECTED : ASK_ACCEPTED);
-	assert_int_equal(bench.a.questions, 1);
-	assert_int_equal(bench.a.streams, 3);
-	assert_int_equal(bench.b.questions, 1);
-	assert_int_equal(bench.b.streams, 2);
-	assert_int_equal(bench.b.seen[0], 9);
+	assert_int_equal(stage.a.questions, 1);
+	assert_int_equal(stage.a.streams, 3);
+	assert_int_equal(stage.b.questions, 1);
+	assert_int_equal(stage.b.streams, 2);
+	assert_int_equal(stage.b.seen[0], 9);
 	assert_int_equal(facts_now().streams_asked, 5);
 }
 
@@ -90,10 +90,10 @@ static void peers_leaves_alone_what_has_a_result(void **state)
 	(void)state;
 	two();
 	meet(list_of_both(), 16);
-	peers_ask(bench.peers, &ask);
+	peers_ask(stage.peers, &ask);
 	assert_true(until(is_over, (uintptr_t)&ended));
-	assert_int_equal(bench.a.streams, 1);
-	assert_int_equal(bench.a.seen[0], 2);
+	assert_int_equal(stage.a.streams, 1);
+	assert_int_equal(stage.a.seen[0], 2);
 	assert_int_equal(streams[0].result, ASK_ACCEPTED);
 	assert_int_equal(streams[1].result, ASK_ACCEPTED);
 	assert_int_equal(streams[2].result, ASK_REJECTED);
@@ -103,21 +103,21 @@ static void peers_asks_the_one_that_was_assigned_last(void **state)
 {
 	(void)state;
 	two();
-	instance_serves(&bench.b, 3, 3, 200);
+	instance_serves(&stage.b, 3, 3, 200);
 	meet(list_of_both(), 16);
 	assert_int_equal(ask_one(3), ASK_ACCEPTED);
-	assert_int_equal(bench.a.questions, 0);
-	assert_int_equal(bench.b.questions, 1);
+	assert_int_equal(stage.a.questions, 0);
+	assert_int_equal(stage.b.questions, 1);
 }
 
 static void peers_believes_no_assignment_from_the_future(void **state)
 {
 	(void)state;
 	two();
-	instance_serves(&bench.b, 3, 3, INT64_MAX);
+	instance_serves(&stage.b, 3, 3, INT64_MAX);
 	meet(list_of_both(), 16);
 	assert_int_equal(ask_one(3), ASK_ACCEPTED);
-	assert_int_equal(bench.a.questions, 1);
+	assert_int_equal(stage.a.questions, 1);
 	assert_int_equal(facts_now().strange, 1);
 }
 
@@ -128,7 +128,7 @@ static void peers_says_unserved_where_nobody_serves(void **state)
 
 	(void)state;
 	two();
-	instance_serves(&bench.b, 8, 15, 0);
+	instance_serves(&stage.b, 8, 15, 0);
 	meet(list_of_both(), 8);
 	streams = ask(ASK_EXCEEDS, hashes, 2);
 	assert_int_equal(streams[0].result, ASK_ACCEPTED);
@@ -139,12 +139,12 @@ static void peers_asks_for_maps_again_before_it_says_unserved(void **state)
 {
 	(void)state;
 	two();
-	instance_serves(&bench.b, 8, 15, 0);
+	instance_serves(&stage.b, 8, 15, 0);
 	meet(list_of_both(), 8);
-	instance_serves(&bench.b, 8, 15, 300);
+	instance_serves(&stage.b, 8, 15, 300);
 	usleep((PEERS_FRESH_MS + 50) * 1000); /* what it knows is old now */
 	assert_int_equal(ask_one(12), ASK_ACCEPTED);
-	assert_int_equal(bench.b.maps, 2);
+	assert_int_equal(stage.b.maps, 2);
 }
 
 static void peers_says_unserved_at_once_without_peers(void **state)
@@ -183,8 +183,8 @@ static void peers_asks_in_calls_that_are_not_too_large(void **state)
 	streams = ask(ASK_EXCEEDS, hashes, 5000);
 	for (int i = 0; i < 5000; i++)
 		assert_int_equal(streams[i].result, ASK_ACCEPTED);
-	assert_int_equal(bench.b.streams, 5000);
-	assert_true(bench.b.largest <= 1000 && bench.b.largest > 950);
+	assert_int_equal(stage.b.streams, 5000);
+	assert_true(stage.b.largest <= 1000 && stage.b.largest > 950);
 }
 
 /* --- UNAVAILABLE -------------------------------------------------------------------------------- */
@@ -193,15 +193,15 @@ static void peers_asks_another_once_when_one_is_unavailable(void **state)
 {
 	(void)state;
 	two();
-	instance_serves(&bench.a, 3, 3, 300);
-	instance_serves(&bench.b, 3, 3, 200);
-	bench.a.mood = LEAVES;
+	instance_serves(&stage.a, 3, 3, 300);
+	instance_serves(&stage.b, 3, 3, 200);
+	stage.a.mood = LEAVES;
 	meet(list_of_both(), 16);
 	assert_int_equal(ask_one(3), ASK_ACCEPTED);
-	assert_int_equal(bench.a.questions, 1);
-	assert_int_equal(bench.b.questions, 1);
+	assert_int_equal(stage.a.questions, 1);
+	assert_int_equal(stage.b.questions, 1);
 	assert_int_equal(facts_now().streams_retried, 1);
-	assert_int_equal(bench.a.maps, 2); /* its map was asked for again, at once */
+	assert_int_equal(stage.a.maps, 2); /* its map was asked for again, at once */
 }
 
 static void peers_finds_the_new_owner_after_unavailable(void **state)
@@ -209,12 +209,12 @@ static void peers_finds_the_new_owner_after_unavailable(void **state)
 	(void)state;
 	two();
 	meet(list_of_both(), 16);
-	instance_serves(&bench.a, 3, 3, 0);
-	instance_serves(&bench.b, 3, 3, 500); /* it has moved, and nobody has told us */
-	bench.a.mood = REFUSES;
+	instance_serves(&stage.a, 3, 3, 0);
+	instance_serves(&stage.b, 3, 3, 500); /* it has moved, and nobody has told us */
+	stage.a.mood = REFUSES;
 	assert_int_equal(ask_one(3), ASK_ACCEPTED);
-	assert_int_equal(bench.a.questions, 1);
-	assert_int_equal(bench.b.questions, 1);
+	assert_int_equal(stage.a.questions, 1);
+	assert_int_equal(stage.b.questions, 1);
 }
 
 static void peers_asks_no_instance_twice(void **state)
@@ -222,22 +222,22 @@ static void peers_asks_no_instance_twice(void **state)
 	(void)state;
 	two();
 	meet(list_of_both(), 16);
-	bench.a.mood = REFUSES;
+	stage.a.mood = REFUSES;
 	assert_int_equal(ask_one(3), ASK_UNSERVED);
-	assert_int_equal(bench.a.questions, 1);
-	assert_int_equal(bench.b.questions, 0);
+	assert_int_equal(stage.a.questions, 1);
+	assert_int_equal(stage.b.questions, 0);
 }
 
 static void peers_asks_two_others_at_most(void **state)
 {
 	(void)state;
 	two();
-	instance_serves(&bench.b, 3, 3, 50);
-	bench.a.mood = bench.b.mood = REFUSES;
+	instance_serves(&stage.b, 3, 3, 50);
+	stage.a.mood = stage.b.mood = REFUSES;
 	meet(list_of_both(), 16);
 	assert_int_equal(ask_one(3), ASK_UNSERVED);
-	assert_int_equal(bench.a.questions, 1);
-	assert_int_equal(bench.b.questions, 1);
+	assert_int_equal(stage.a.questions, 1);
+	assert_int_equal(stage.b.questions, 1);
 }
 
 /* Two addresses with the same assigned_at are one instance. */
@@ -245,11 +245,11 @@ static void peers_asks_no_instance_twice_at_its_other_address(void **state)
 {
 	(void)state;
 	two();
-	instance_serves(&bench.b, 0, 7, 100);
-	bench.a.mood = bench.b.mood = REFUSES;
+	instance_serves(&stage.b, 0, 7, 100);
+	stage.a.mood = stage.b.mood = REFUSES;
 	meet(list_of_both(), 16);
 	assert_int_equal(ask_one(3), ASK_UNSERVED);
-	assert_int_equal(bench.a.questions + bench.b.questions, 1);
+	assert_int_equal(stage.a.questions + stage.b.questions, 1);
 }
 
 /* --- late, dead, mad ---------------------------------------------------------------------------- */
@@ -262,8 +262,8 @@ static void peers_fails_what_is_late_and_sends_it_to_nobody_else(void **state)
 
 	(void)state;
 	two();
-	instance_serves(&bench.b, 3, 3, 50);
-	bench.a.mood = SLEEPS;
+	instance_serves(&stage.b, 3, 3, 50);
+	stage.a.mood = SLEEPS;
 	meet(list_of_both(), 16);
 	begun = host_boot_ns();
 	streams = ask_within(ASK_EXCEEDS, hashes, 2, LATE_MS);
@@ -271,14 +271,14 @@ static void peers_fails_what_is_late_and_sends_it_to_nobody_else(void **state)
 	assert_true(host_boot_ns() - begun >= (LATE_MS - 10) * UINT64_C(1000000));
 	assert_int_equal(streams[0].result, ASK_FAILED);
 	assert_int_equal(streams[1].result, ASK_ACCEPTED);
-	assert_int_equal(bench.b.streams, 1);
+	assert_int_equal(stage.b.streams, 1);
 }
 
 static void peers_waits_no_longer_than_a_call_may_take(void **state)
 {
 	(void)state;
 	two();
-	bench.a.mood = SLEEPS;
+	stage.a.mood = SLEEPS;
 	peers_are_as(list_of_both(), (struct peers_options){.call_ms = LATE_MS});
 	assert_true(until(partitions_are, 16));
 	assert_int_equal(ask_one(3), ASK_FAILED);
@@ -291,11 +291,11 @@ static void peers_retries_for_one_while_another_sleeps(void **state)
 
 	(void)state;
 	two();
-	instance_serves(&bench.a, 9, 9, 50);
-	instance_serves(&bench.b, 9, 9, 200);
-	bench.b.mood = LEAVES;
+	instance_serves(&stage.a, 9, 9, 50);
+	instance_serves(&stage.b, 9, 9, 200);
+	stage.b.mood = LEAVES;
 	meet(list_of_both(), 16);
-	bench.a.rejects[bench.a.rejects_n++] = 9;
+	stage.a.rejects[stage.a.rejects_n++] = 9;
 	streams = ask(ASK_EXCEEDS, hashes, 2);
 	assert_int_equal(streams[0].result, ASK_ACCEPTED);
 	assert_int_equal(streams[1].result, ASK_REJECTED);
@@ -308,13 +308,13 @@ static void peers_fails_what_a_dying_peer_had(void **state)
 
 	(void)state;
 	two();
-	instance_serves(&bench.b, 3, 3, 50);
-	bench.a.mood = DIES;
+	instance_serves(&stage.b, 3, 3, 50);
+	stage.a.mood = DIES;
 	meet(list_of_both(), 16);
 	streams = ask(ASK_EXCEEDS, hashes, 2);
 	assert_int_equal(streams[0].result, ASK_FAILED); /* b has it too, but was not asked */
 	assert_int_equal(streams[1].result, ASK_ACCEPTED);
-	assert_int_equal(bench.b.streams, 1);
+	assert_int_equal(stage.b.streams, 1);
 	assert_true(until(connected_are, 1));
 	assert_int_equal(facts_now().lost, 1);
 	assert_int_equal(ask_one(3), ASK_ACCEPTED); /* now b is */
@@ -326,14 +326,14 @@ static void peers_fails_what_gets_no_good_answer(void **state)
 
 	(void)state;
 	two();
-	instance_serves(&bench.b, 3, 3, 50);
+	instance_serves(&stage.b, 3, 3, 50);
 	meet(list_of_both(), 16);
 	for (unsigned i = 0; i < 3; i++) {
-		bench.a.mood = moods[i];
+		stage.a.mood = moods[i];
 		assert_int_equal(ask_one(3), ASK_FAILED);
 		assert_int_equal(ask_one(9), ASK_ACCEPTED);
 	}
-	assert_int_equal(bench.a.questions, 3);
+	assert_int_equal(stage.a.questions, 3);
 	assert_int_equal(facts_now().strange, 2);
 	assert_true(connected_are(2));
 }
@@ -345,9 +345,9 @@ static void peers_rejects_for_no_reason_that_it_does_not_know(void **state)
 	(void)state;
 	two();
 	meet(list_of_both(), 16);
-	bench.a.rejects[bench.a.rejects_n++] = 3;
+	stage.a.rejects[stage.a.rejects_n++] = 3;
 	for (unsigned i = 0; i < 4; i++) {
-		bench.a.reason = reasons[i];
+		stage.a.reason = reasons[i];
 		assert_int_equal(ask_one(3), ASK_FAILED);
 	}
 	assert_int_equal(facts_now().strange, 3);
@@ -361,8 +361,8 @@ static void peers_ignores_results_for_what_was_not_asked(void **state)
 	(void)state;
 	two();
 	meet(list_of_both(), 16);
-	bench.a.extra = 4711;
-	bench.a.rejects[bench.a.rejects_n++] = 4;
+	stage.a.extra = 4711;
+	stage.a.rejects[stage.a.rejects_n++] = 4;
 	streams = ask(ASK_EXCEEDS, hashes, 2);
 	assert_int_equal(streams[0].result, ASK_ACCEPTED);
 	assert_int_equal(streams[1].result, ASK_REJECTED);
@@ -377,8 +377,8 @@ static void peers_gives_each_occurrence_of_a_hash_its_own_result(void **state)
 	(void)state;
 	two();
 	meet(list_of_both(), 16);
-	bench.a.rejects[bench.a.rejects_n++] = 3;
-	bench.a.rejects[bench.a.rejects_n++] = 3;
+	stage.a.rejects[stage.a.rejects_n++] = 3;
+	stage.a.rejects[stage.a.rejects_n++] = 3;
 	streams = ask(ASK_EXCEEDS, hashes, 4);
 	assert_int_equal(streams[0].result, ASK_REJECTED);
 	assert_int_equal(streams[1].result, ASK_ACCEPTED);
@@ -399,11 +399,11 @@ static void peers_calls_nobody_back_who_has_cancelled(void **state)
 
 	(void)state;
 	two();
-	bench.a.mood = SLEEPS;
+	stage.a.mood = SLEEPS;
 	meet(list_of_both(), 16);
-	peers_ask(bench.peers, &one);
-	peers_cancel(bench.peers, &one);
-	bench.a.mood = ACCEPTS;
+	peers_ask(stage.peers, &one);
+	peers_cancel(stage.peers, &one);
+	stage.a.mood = ACCEPTS;
 	assert_int_equal(ask_one(3), ASK_ACCEPTED);
 	assert_int_equal(facts_now().calls, 0);
 }
@@ -421,10 +421,10 @@ static void peers_may_end_with_questions_under_way(void **state)
 
 	(void)state;
 	two();
-	bench.a.mood = SLEEPS;
+	stage.a.mood = SLEEPS;
 	meet(list_of_both(), 16);
-	peers_ask(bench.peers, &one);
-	peers_free(&bench.peers);
+	peers_ask(stage.peers, &one);
+	peers_free(&stage.peers);
 }
 
 /* --- connections -------------------------------------------------------------------------------- */
@@ -434,10 +434,10 @@ static void peers_comes_back_to_one_that_was_away(void **state)
 	(void)state;
 	two();
 	meet(list_of_both(), 16);
-	instance_stop(&bench.a);
+	instance_stop(&stage.a);
 	assert_true(until(partitions_are, 8));
 	assert_int_equal(ask_one(3), ASK_UNSERVED);
-	instance_start(&bench.a, "127.0.0.1", bench.a.port);
+	instance_start(&stage.a, "127.0.0.1", stage.a.port);
 	assert_true(until(partitions_are, 16));
 	assert_int_equal(ask_one(3), ASK_ACCEPTED);
 	assert_int_equal(facts_now().connects, 3);
@@ -455,7 +455,7 @@ static void peers_does_not_wait_for_a_frozen_one(void **state)
 	(void)state;
 	two();
 	fd = listening("127.0.0.1", &port);
-	snprintf(both, sizeof(both), "127.0.0.1:%u,%s", port, bench.b.address);
+	snprintf(both, sizeof(both), "127.0.0.1:%u,%s", port, stage.b.address);
 	meet(both, 8);
 	begun = host_boot_ns();
 	streams = ask(ASK_EXCEEDS, hashes, 2);
@@ -471,16 +471,16 @@ static void peers_gives_a_silent_one_up(void **state)
 	two();
 	peers_are_as(list_of_both(), (struct peers_options){.call_ms = LATE_MS, .poll_ms = 50});
 	assert_true(until(partitions_are, 16));
-	bench.a.map_sleeps = true;
+	stage.a.map_sleeps = true;
 	assert_true(until(connected_are, 1));
 	assert_int_equal(facts_now().partitions, 8);
-	bench.a.map_sleeps = false;
+	stage.a.map_sleeps = false;
 	assert_true(until(partitions_are, 16));
 }
 
 static bool polled_since(uint64_t want)
 {
-	return bench.a.maps >= want;
+	return stage.a.maps >= want;
 }
 
 /* It does answer questions: it is slow, not dead. */
@@ -492,15 +492,15 @@ static void peers_keeps_one_that_is_slow_with_its_map(void **state)
 	two();
 	peers_are_as(list_of_both(), (struct peers_options){.call_ms = LATE_MS, .poll_ms = 5000});
 	assert_true(until(partitions_are, 16));
-	bench.a.map_sleeps = true;
-	maps = bench.a.maps;
-	peers_refresh(bench.peers, host_boot_ns());
+	stage.a.map_sleeps = true;
+	maps = stage.a.maps;
+	peers_refresh(stage.peers, host_boot_ns());
 	assert_true(until(polled_since, maps + 1));
 	for (int i = 0; i < 10; i++) {
 		assert_int_equal(ask_one(3), ASK_ACCEPTED);
 		usleep(LATE_MS * 100);
 	}
-	while (TAILQ_FIRST(&bench.peers->list)->polling)
+	while (TAILQ_FIRST(&stage.peers->list)->polling)
 		assert_int_equal(ask_one(3), ASK_ACCEPTED);
 	assert_int_equal(facts_now().lost, 0);
 	assert_int_equal(ask_one(3), ASK_ACCEPTED);
@@ -512,11 +512,11 @@ static void peers_asks_nothing_of_one_that_has_no_map(void **state)
 	two();
 	peers_are_as(list_of_both(), (struct peers_options){.poll_ms = 20});
 	assert_true(until(partitions_are, 16));
-	bench.a.map_fails = true;
+	stage.a.map_fails = true;
 	assert_true(until(partitions_are, 8));
 	assert_int_equal(ask_one(3), ASK_UNSERVED);
-	assert_int_equal(bench.a.questions, 0);
-	bench.a.map_fails = false;
+	assert_int_equal(stage.a.questions, 0);
+	stage.a.map_fails = false;
 	assert_true(until(partitions_are, 16));
 }
 
@@ -532,11 +532,11 @@ static void peers_leaves_one_that_says_goodbye_and_comes_back(void **state)
 	(void)state;
 	two();
 	meet(list_of_both(), 16);
-	grpc_drain(bench.a.grpc, drained, &gone);
+	grpc_drain(stage.a.grpc, drained, &gone);
 	assert_true(until(partitions_are, 8));
 	assert_int_equal(ask_one(3), ASK_UNSERVED);
-	instance_stop(&bench.a);
-	instance_start(&bench.a, "127.0.0.1", bench.a.port);
+	instance_stop(&stage.a);
+	instance_start(&stage.a, "127.0.0.1", stage.a.port);
 	assert_true(until(partitions_are, 16));
 	assert_int_equal(ask_one(3), ASK_ACCEPTED);
 }
@@ -552,10 +552,10 @@ static void peers_gives_up_what_does_not_speak_grpc(void **state)
 	snprintf(both, sizeof(both), "127.0.0.1:%u", port);
 	peers_are(both);
 	while ((connection = accept(fd, NULL, NULL)) < 0)
-		ev_run(bench.loop, EVRUN_ONCE);
+		ev_run(stage.loop, EVRUN_ONCE);
 	assert_int_equal(write(connection, web, sizeof(web) - 1), sizeof(web) - 1);
 	while (accept(fd, NULL, NULL) < 0) /* it has ended that one, and tries again */
-		ev_run(bench.loop, EVRUN_ONCE);
+		ev_run(stage.loop, EVRUN_ONCE);
 	assert_int_equal(facts_now().connects, 0);
 	close(connection);
 	close(fd);
@@ -608,14 +608,14 @@ static void peers_takes_all_addresses_of_a_name(void **state)
 	char list[64];
 
 	(void)state;
-	instance_start(&bench.a, "127.0.0.1", 0);
-	instance_start(&bench.b, "127.0.0.2", bench.a.port);
-	instance_serves(&bench.a, 0, 7, 100);
-	instance_serves(&bench.b, 8, 15, 100);
+	instance_start(&stage.a, "127.0.0.1", 0);
+	instance_start(&stage.b, "127.0.0.2", stage.a.port);
+	instance_serves(&stage.a, 0, 7, 100);
+	instance_serves(&stage.b, 8, 15, 100);
 	name_has[0] = "127.0.0.1";
 	name_has[1] = "127.0.0.2";
 	name_has[2] = NULL;
-	snprintf(list, sizeof(list), "name.test:%u", bench.a.port);
+	snprintf(list, sizeof(list), "name.test:%u", stage.a.port);
 	peers_are_as(list, (struct peers_options){.names_ms = 20});
 	assert_true(until(partitions_are, 16));
 	name_has[1] = NULL;
@@ -635,12 +635,12 @@ static void peers_keeps_the_addresses_of_a_name_that_is_not_found(void **state)
 	two();
 	name_has[0] = "127.0.0.1";
 	name_has[1] = NULL;
-	snprintf(list, sizeof(list), "name.test:%u", bench.a.port);
+	snprintf(list, sizeof(list), "name.test:%u", stage.a.port);
 	peers_are_as(list, (struct peers_options){.names_ms = 5});
 	assert_true(until(partitions_are, 8));
 	name_fails = true;
 	for (int i = 0; i < 20; i++)
-		ev_run(bench.loop, EVRUN_ONCE);
+		ev_run(stage.loop, EVRUN_ONCE);
 	assert_int_equal(ask_one(3), ASK_ACCEPTED);
 	name_fails = false;
 }
@@ -655,11 +655,11 @@ static void peers_leaves_its_own_address_out(void **state)
 		uint16_t port = 0;
 		int fd = listening(hosts[i], &port);
 
-		snprintf(both, sizeof(both), "127.0.0.1:%u,%s", port, bench.b.address);
+		snprintf(both, sizeof(both), "127.0.0.1:%u,%s", port, stage.b.address);
 		peers_are_as(both, (struct peers_options){.listening_fd = fd});
 		assert_int_equal(facts_now().known, 1);
 		assert_true(until(partitions_are, 8));
-		peers_free(&bench.peers);
+		peers_free(&stage.peers);
 		close(fd);
 	}
 }
@@ -670,8 +670,8 @@ static void peers_takes_an_address_once(void **state)
 
 	(void)state;
 	two();
-	snprintf(list, sizeof(list), "%s,%s , %s,", bench.a.address, bench.b.address,
-		bench.a.address);
+	snprintf(list, sizeof(list), "%s,%s , %s,", stage.a.address, stage.b.address,
+		stage.a.address);
 	peers_are(list);
 	assert_int_equal(facts_now().known, 2);
 }
@@ -684,7 +684,7 @@ static void peers_says_what_is_wrong_with_a_list(void **state)
 	(void)state;
 	for (unsigned i = 0; i < sizeof(lists) / sizeof(*lists); i++) {
 		struct peers_options options = {
-			.loop = bench.loop, .list = lists[i], .listening_fd = -1};
+			.loop = stage.loop, .list = lists[i], .listening_fd = -1};
 		char why[PEERS_WHY_SIZE] = "";
 
 		if (peers_new(&options, why) != NULL)

@@ -65,19 +65,19 @@ static int teardown(void **state)
 
 static void serve(bool clients_too)
 {
-	bench.a.options.cert_file = strdup(file("one.crt"));
-	bench.a.options.key_file = strdup(file("one.key"));
-	bench.a.options.client_ca_file = clients_too ? strdup(file("one.ca")) : NULL;
-	instance_start(&bench.a, "127.0.0.1", bench.a.port);
-	instance_serves(&bench.a, 0, 15, 100);
+	stage.a.options.cert_file = strdup(file("one.crt"));
+	stage.a.options.key_file = strdup(file("one.key"));
+	stage.a.options.client_ca_file = clients_too ? strdup(file("one.ca")) : NULL;
+	instance_start(&stage.a, "127.0.0.1", stage.a.port);
+	instance_serves(&stage.a, 0, 15, 100);
 }
 
 static void stop(void)
 {
-	instance_stop(&bench.a);
-	free((char *)(uintptr_t)bench.a.options.cert_file);
-	free((char *)(uintptr_t)bench.a.options.key_file);
-	free((char *)(uintptr_t)bench.a.options.client_ca_file);
+	instance_stop(&stage.a);
+	free((char *)(uintptr_t)stage.a.options.cert_file);
+	free((char *)(uintptr_t)stage.a.options.key_file);
+	free((char *)(uintptr_t)stage.a.options.client_ca_file);
 }
 
 static void meet(const char *list, const char *name, const char *ca)
@@ -95,7 +95,7 @@ static void peers_shows_its_certificate_over_tls(void **state)
 {
 	(void)state;
 	serve(true);
-	meet(bench.a.address, "one", "one.ca");
+	meet(stage.a.address, "one", "one.ca");
 	assert_true(until(partitions_are, 16));
 	assert_int_equal(ask_one(3), ASK_ACCEPTED);
 	stop();
@@ -106,7 +106,7 @@ static bool tried(uint64_t want)
 {
 	struct grpc_facts facts;
 
-	grpc_facts(bench.a.grpc, &facts);
+	grpc_facts(stage.a.grpc, &facts);
 	return facts.abused >= want;
 }
 
@@ -115,7 +115,7 @@ static void peers_believes_no_other_authority(void **state)
 	(void)state;
 	make_certificates("two");
 	serve(false);
-	meet(bench.a.address, "one", "two.ca");
+	meet(stage.a.address, "one", "two.ca");
 	assert_true(until(tried, 3));
 	assert_int_equal(facts_now().connects, 0);
 	stop();
@@ -127,9 +127,9 @@ static void peers_believes_no_certificate_for_another_host(void **state)
 
 	(void)state;
 	serve(false);
-	instance_stop(&bench.a);
-	instance_start(&bench.a, "127.0.0.2", 0); /* its certificate is for 127.0.0.1 */
-	snprintf(list, sizeof(list), "127.0.0.2:%u", bench.a.port);
+	instance_stop(&stage.a);
+	instance_start(&stage.a, "127.0.0.2", 0); /* its certificate is for 127.0.0.1 */
+	snprintf(list, sizeof(list), "127.0.0.2:%u", stage.a.port);
 	meet(list, "one", "one.ca");
 	assert_true(until(tried, 3));
 	assert_int_equal(facts_now().connects, 0);
@@ -144,13 +144,13 @@ static void peers_uses_new_certificates_when_told(void **state)
 	make_certificates("two");
 	run("cd '%s' && cp one.crt mine.crt && cp one.key mine.key && cp two.ca mine.ca", "");
 	serve(true);
-	meet(bench.a.address, "mine", "mine.ca");
+	meet(stage.a.address, "mine", "mine.ca");
 	assert_true(until(tried, 2));
 	run("cd '%s' && echo nonsense >mine.ca", "");
-	assert_false(peers_renew_tls(bench.peers, why));
+	assert_false(peers_renew_tls(stage.peers, why));
 	assert_memory_equal(why, "query.grpc_tls_client_ca: ", 26);
 	run("cd '%s' && cp one.ca mine.ca", "");
-	assert_true(peers_renew_tls(bench.peers, why));
+	assert_true(peers_renew_tls(stage.peers, why));
 	assert_true(until(partitions_are, 16));
 	stop();
 }
@@ -159,15 +159,15 @@ static void peers_speaks_no_cleartext_to_tls_and_no_tls_to_cleartext(void **stat
 {
 	(void)state;
 	serve(false);
-	peers_are(bench.a.address);
+	peers_are(stage.a.address);
 	assert_true(until(tried, 3));
 	assert_int_equal(facts_now().connects, 0);
-	peers_free(&bench.peers);
+	peers_free(&stage.peers);
 	stop();
-	bench.a.options.cert_file = bench.a.options.key_file = NULL;
-	bench.a.options.client_ca_file = NULL;
-	instance_start(&bench.a, "127.0.0.1", bench.a.port);
-	meet(bench.a.address, "one", "one.ca");
+	stage.a.options.cert_file = stage.a.options.key_file = NULL;
+	stage.a.options.client_ca_file = NULL;
+	instance_start(&stage.a, "127.0.0.1", stage.a.port);
+	meet(stage.a.address, "one", "one.ca");
 	assert_true(until(tried, 3));
 	assert_int_equal(facts_now().connects, 0);
 }

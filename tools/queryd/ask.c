@@ -28,7 +28,7 @@ static void free_arrays(struct ask_work *work)
 {
 	free(work->part);
 	free(work->policy);
-	free(work->known);
+	free(work->state);
 	free(work->order);
 	free(work->hash);
 	free(work->active);
@@ -66,14 +66,14 @@ static void make_room(struct ask_work *work, size_t n)
 	work->cap = n + n / 2 + 16;
 	work->part = malloc(work->cap * sizeof *work->part);
 	work->policy = malloc(work->cap * sizeof *work->policy);
-	work->known = malloc(work->cap);
+	work->state = malloc(work->cap);
 	work->order = malloc(work->cap * sizeof *work->order);
 	work->hash = malloc(work->cap * sizeof *work->hash);
 	work->active = malloc(work->cap);
 	work->candidate = malloc(work->cap * sizeof *work->candidate);
 	work->claim_of = malloc(work->cap * sizeof *work->claim_of);
 	work->grouped = malloc(work->cap * sizeof *work->grouped);
-	must(work->part && work->policy && work->known && work->order && work->hash &&
+	must(work->part && work->policy && work->state && work->order && work->hash &&
 		work->active && work->candidate && work->claim_of && work->grouped);
 }
 
@@ -96,7 +96,8 @@ static struct ask_work *take_work(struct asker *asker, struct ask *ask)
 	work->ask = ask;
 	work->n = ask->n;
 	work->open = work->n_parts = work->n_policies = work->n_claims = 0;
-	work->ready = false;
+	work->again = 0;
+	work->ready = work->late = false;
 	work->messages = NULL;
 	work->begun_ns = host_boot_ns();
 	work->prev = NULL;
@@ -310,7 +311,7 @@ bool ask_look_up(struct ask_work *work, const struct ask_part *part, const uint3
 }
 
 /* false: the partition cannot be read. */
-static bool read_part(struct ask_work *work, struct ask_part *part, size_t *unknown)
+static bool read_part(struct ask_work *work, struct ask_part *part, size_t found[])
 {
 	const uint32_t *streams = work->order + part->first;
 	uint8_t *active = work->active + part->first;
@@ -319,30 +320,30 @@ static bool read_part(struct ask_work *work, struct ask_part *part, size_t *unkn
 		return false;
 	}
 	for (size_t i = 0; i < part->n; i++) {
-		work->known[streams[i]] = active[i];
-		if (active[i])
+		static const uint8_t states[] = {[STREAM_NEW] = STREAM_OPEN,
+			[STREAM_ACTIVE] = STREAM_IN_MAP,
+			[STREAM_EXPIRING] = STREAM_TO_RENEW};
+		work->state[streams[i]] = states[active[i]];
+		found[states[active[i]]]++;
+		if (active[i] == STREAM_ACTIVE)
 			work->ask->streams[streams[i]].result = ASK_ACCEPTED;
-		else
-			++*unknown;
 	}
 	return true;
 }
 
-/* How many streams are not known.  *all: every partition could be read. */
-static size_t read_map(struct ask_work *work, bool *all)
+/* How many streams of each state were found.  *all: every partition could be read. */
+static void read_map(struct ask_work *work, size_t found[], bool *all)
 {
-	size_t unknown = 0;
-	memset(work->known, 0, work->n);
+	memset(work->state, STREAM_SETTLED, work->n);
 	for (size_t p = 0; p < work->n_parts; p++) {
 		struct ask_part *part = &work->parts[p];
 		if (!part->generation)
 			set_part(work, part, ASK_UNSERVED);
-		else if (!read_part(work, part, &unknown))
+		else if (!read_part(work, part, found))
 			*all = work->ask->streams[work->order[part->first]].result !=
 				       ASK_UNSERVED &&
 			       *all;
 	}
-	return unknown;
 }
 
 /* ------------------------------------------------------------------ begin */
@@ -371,6 +372,7 @@ static void deadline_came(struct ev_loop *loop, ev_timer *timer, int events)
 	struct ask_work *work = timer->data;
 	(void)loop;
 	(void)events;
+	work->late = true;
 	ask_abandon(work);
 	make_ready(work);
 	ask_settle(work->asker);
@@ -404,10 +406,15 @@ static void begin_work(struct ask_work *work)
 		return;
 	}
 	bool whole = true;
-	size_t unknown = read_map(work, &whole);
-	if (ask->all_or_nothing && !whole)
+	size_t found[STREAM_SETTLED] = {0};
+	read_map(work, found, &whole);
+	if (ask->all_or_nothing && !whole) {
 		set_all(work, ASK_UNSERVED);
-	else if (unknown)
+		return;
+	}
+	if (found[STREAM_TO_RENEW])
+		ask_renew(work);
+	if (found[STREAM_OPEN])
 		ask_claim_all(work);
 }
 
@@ -426,14 +433,14 @@ int ask_begin(struct asker *asker, struct ask *ask)
 	ask_count(&asker->count.questions[ask->kind], 1);
 	ask_count(&asker->count.under_way, 1);
 	set_all(work, ASK_FAILED);
+	work->open = 1; /* until all of it has been sent on its way */
 	if (work->n)
 		begin_work(work);
 	/* Claims may be decided, and messages may have failed, without the loop. */
 	ledger_pump(asker->ledger);
+	ask_closed(work, 1);
 	if (work->open)
 		set_deadline(work);
-	else
-		make_ready(work);
 	ask_settle(asker);
 	return 0;
 }
@@ -453,7 +460,7 @@ static void queue_touches(struct ask_work *work)
 		for (size_t i = part->first; part->generation && i < part->first + part->n; i++) {
 			uint32_t stream = work->order[i], policy = work->policy[stream];
 			struct ask_stream *asked = &work->ask->streams[stream];
-			if (asked->result != ASK_ACCEPTED || !work->known[stream])
+			if (asked->result != ASK_ACCEPTED || work->state[stream] != STREAM_IN_MAP)
 				continue;
 			if (group == UINT32_MAX)
 				group = touches_group(touches, work->ask->tenant, part->partition,
@@ -534,6 +541,21 @@ static void finish(struct ask_work *work)
 	give_work(work);
 }
 
+/* What has expired while it was to be renewed is as good as new. */
+static void go_on(struct ask_work *work)
+{
+	for (size_t i = 0; i < work->n; i++)
+		if (work->state[i] == STREAM_TO_CLAIM) {
+			work->state[i] = STREAM_OPEN;
+			work->ask->streams[i].result = ASK_FAILED;
+		}
+	work->again = 0;
+	work->ready = false;
+	ask_claim_all(work);
+	if (!work->open)
+		make_ready(work);
+}
+
 void ask_settle(void *arg)
 {
 	struct asker *asker = arg;
@@ -546,7 +568,10 @@ void ask_settle(void *arg)
 		if (!work)
 			break;
 		asker->ready = work->ready_next;
-		finish(work);
+		if (work->again && !work->late)
+			go_on(work);
+		else
+			finish(work);
 	}
 	asker->settling = false;
 	asker_nudge(asker);
@@ -583,6 +608,7 @@ void ask_cancel(struct asker *asker, struct ask *ask)
 void ask_end_all(struct asker *asker)
 {
 	for (struct ask_work *work = asker->works; work; work = work->next) {
+		work->late = true;
 		ask_abandon(work);
 		make_ready(work);
 	}

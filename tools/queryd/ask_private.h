@@ -48,11 +48,21 @@ struct ask_claim {
 	bool queued;
 };
 
+/* Of a stream of ASK_EXCEEDS. */
+enum ask_state {
+	STREAM_OPEN,	 /* not active: needs a budget */
+	STREAM_IN_MAP,	 /* active in the map: accepted, to be touched */
+	STREAM_TO_RENEW, /* in its last active minute: its worker is asked, for a touch may be late */
+	STREAM_TO_CLAIM, /* ... which has found it expired: it needs a budget after all */
+	STREAM_SETTLED	 /* claimed, or it has its result */
+};
+
 struct ask_message {
 	struct link_message link; /* first */
 	struct ask_work *work;	  /* NULL: nobody waits for it any more */
 	struct ask_message *next, *prev;
-	struct ledger_bucket *bucket; /* held; NULL: of RATE */
+	enum ask_purpose { FOR_BUDGET, FOR_RENEWAL, FOR_RATES } purpose;
+	struct ledger_bucket *bucket; /* held; NULL unless for a budget */
 	uint64_t reserved;
 	uint32_t n;
 	uint32_t stream[];
@@ -69,10 +79,11 @@ struct ask_work {
 	uint32_t partitions;
 	size_t n, cap;
 	size_t open;
-	bool ready;
+	size_t again; /* streams that are claimed when all else is done */
+	bool ready, late;
 	/* Of each stream. */
 	uint32_t *part, *policy;
-	uint8_t *known; /* accepted from the map: to be touched */
+	uint8_t *state; /* enum ask_state */
 	/* By partition. */
 	uint32_t *order;
 	uint64_t *hash;
@@ -146,8 +157,11 @@ void ask_free_pool(struct asker *asker);
 
 /* --- ask_send.c ------------------------------------------------------------------------------- */
 
-/* Claims budgets for all streams that are not known. */
+/* Claims budgets for all streams that are open. */
 void ask_claim_all(struct ask_work *work);
+
+/* Those in their last minute. */
+void ask_renew(struct ask_work *work);
 
 /* RATE for all streams. */
 void ask_send_rates(struct ask_work *work);

@@ -70,8 +70,15 @@ static size_t fill_question(struct ask_work *work, const uint32_t *streams, size
 	return i;
 }
 
-static struct ask_message *new_message(struct ask_work *work, const uint32_t *streams, size_t n,
-	struct ledger_bucket *bucket, uint64_t reserved)
+/* What a message is for, and what it may let in. */
+struct errand {
+	enum ask_purpose purpose;
+	struct ledger_bucket *bucket; /* NULL unless for a budget */
+	bool limited;		      /* as many as it has streams; false: any number */
+};
+
+static struct ask_message *new_message(
+	struct ask_work *work, const uint32_t *streams, size_t n, const struct errand *errand)
 {
 	struct ask_message *message = malloc(sizeof *message + n * sizeof *message->stream);
 	must(message);
@@ -79,13 +86,14 @@ static struct ask_message *new_message(struct ask_work *work, const uint32_t *st
 		.link = {.id = links_next_id(work->asker->links)},
 		.work = work,
 		.next = work->messages,
-		.bucket = bucket,
-		.reserved = reserved,
+		.purpose = errand->purpose,
+		.bucket = errand->bucket,
+		.reserved = errand->limited ? n : 0,
 		.n = (uint32_t)n,
 	};
 	memcpy(message->stream, streams, n * sizeof *streams);
-	if (bucket)
-		ledger_hold(bucket);
+	if (message->bucket)
+		ledger_hold(message->bucket);
 	if (work->messages)
 		work->messages->prev = message;
 	work->messages = message;
@@ -108,22 +116,28 @@ static void end_message(struct asker *asker, struct ask_message *message, uint64
 		ask_closed(work, n);
 }
 
+static uint64_t budget_of(const struct errand *errand, size_t n)
+{
+	if (errand->purpose == FOR_RENEWAL)
+		return 0;
+	return errand->limited ? n : ADMIT_NO_LIMIT;
+}
+
 /* One message of the first of these streams, all of one part.  How many it took. */
 static size_t send_message(struct ask_work *work, const struct ask_part *part,
-	const uint32_t *streams, size_t n, struct ledger_bucket *bucket, bool limited)
+	const uint32_t *streams, size_t n, const struct errand *errand)
 {
 	struct asker *asker = work->asker;
 	struct admit_question *question = &asker->question;
-	question->kind = bucket ? ADMIT_ADMIT : ADMIT_RATE;
+	question->kind = errand->purpose == FOR_RATES ? ADMIT_RATE : ADMIT_ADMIT;
 	question->generation = part->generation;
 	question->seen_ms = work->seen_ms;
 	question->tenant.text = work->ask->tenant;
 	question->tenant.len = (uint16_t)strlen(work->ask->tenant);
 	size_t taken = fill_question(work, streams, n);
-	question->n_buckets = bucket ? 1 : 0;
-	question->budget[0] = limited ? taken : ADMIT_NO_LIMIT;
-	struct ask_message *message =
-		new_message(work, streams, taken, bucket, limited ? taken : 0);
+	question->n_buckets = question->kind == ADMIT_ADMIT;
+	question->budget[0] = budget_of(errand, taken);
+	struct ask_message *message = new_message(work, streams, taken, errand);
 	question->id = message->link.id;
 	size_t len = admit_pack(question, asker->packed);
 	must(len);
@@ -137,13 +151,23 @@ static size_t send_message(struct ask_work *work, const struct ask_part *part,
 }
 
 static void send_part(struct ask_work *work, const struct ask_part *part, const uint32_t *streams,
-	size_t n, struct ledger_bucket *bucket, bool limited)
+	size_t n, const struct errand *errand)
 {
 	while (n) {
-		size_t taken = send_message(work, part, streams, n, bucket, limited);
+		size_t taken = send_message(work, part, streams, n, errand);
 		streams += taken;
 		n -= taken;
 	}
+}
+
+/* These streams of any parts. */
+static void send_streams(
+	struct ask_work *work, const uint32_t *streams, size_t n, const struct errand *errand)
+{
+	ask_group(work, streams, n);
+	for (size_t p = 0; p < work->n_parts; p++)
+		send_part(work, &work->parts[p], work->grouped + work->parts[p].from,
+			work->parts[p].count, errand);
 }
 
 void ask_send_rates(struct ask_work *work)
@@ -152,10 +176,22 @@ void ask_send_rates(struct ask_work *work)
 	for (size_t i = 0; i < work->n_parts; i++) {
 		struct ask_part *part = &work->parts[i];
 		if (part->generation)
-			send_part(work, part, work->order + part->first, part->n, NULL, false);
+			send_part(work, part, work->order + part->first, part->n,
+				&(struct errand){.purpose = FOR_RATES});
 		else
 			ask_closed(work, part->n); /* they have got their results */
 	}
+}
+
+/* They are active, so no budget is needed: with none, nobody comes in who is not. */
+void ask_renew(struct ask_work *work)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < work->n; i++)
+		if (work->state[i] == STREAM_TO_RENEW)
+			work->candidate[n++] = (uint32_t)i;
+	work->open += n;
+	send_streams(work, work->candidate, n, &(struct errand){.purpose = FOR_RENEWAL});
 }
 
 /* ------------------------------------------------------------------ verdicts */
@@ -173,16 +209,24 @@ static enum ask_result result_of(uint8_t verdict)
 	}
 }
 
+/* A stream without a budget that its worker finds expired is claimed for, later. */
+static void take_verdict(struct ask_message *message, uint32_t stream, uint8_t verdict)
+{
+	struct ask_work *work = message->work;
+	bool expired = message->purpose == FOR_RENEWAL && verdict == ADMIT_REJECTED;
+	work->ask->streams[stream].result = result_of(verdict);
+	work->state[stream] = expired ? STREAM_TO_CLAIM : STREAM_SETTLED;
+	work->again += expired;
+}
+
 /* How many of its streams are new. */
 static uint64_t take_verdicts(struct ask_message *message, const struct admit_answer *answer)
 {
-	struct ask_work *work = message->work;
 	uint64_t used = 0;
 	for (uint32_t i = 0; i < message->n; i++) {
 		used += answer->verdicts[i] == ADMIT_NEW;
-		if (work)
-			work->ask->streams[message->stream[i]].result =
-				result_of(answer->verdicts[i]);
+		if (message->work)
+			take_verdict(message, message->stream[i], answer->verdicts[i]);
 	}
 	return used;
 }
@@ -209,7 +253,7 @@ static uint64_t take_no_answer(struct ask_message *message)
 void ask_answered(struct link_message *link, const struct admit_answer *answer, void *arg)
 {
 	struct ask_message *message = (struct ask_message *)link;
-	enum admit_kind kind = message->bucket ? ADMIT_ADMIT : ADMIT_RATE;
+	enum admit_kind kind = message->purpose == FOR_RATES ? ADMIT_RATE : ADMIT_ADMIT;
 	uint64_t used = 0;
 	if (!answer || answer->asked != kind ||
 		(answer->status == ADMIT_DONE && answer->n != message->n))
@@ -239,7 +283,7 @@ static void refuse_rest(struct ask_work *work, const uint32_t *streams, size_t n
 		if (!part->count || !ask_look_up(work, part, mine, part->count, hashes, active))
 			continue;
 		for (size_t i = 0; i < part->count; i++) {
-			work->known[mine[i]] = active[i];
+			work->state[mine[i]] = active[i] ? STREAM_IN_MAP : STREAM_SETTLED;
 			work->ask->streams[mine[i]].result =
 				active[i] ? ASK_ACCEPTED : ASK_REJECTED;
 			rejected += !active[i];
@@ -263,10 +307,9 @@ static void claim_decided(
 	if (beyond)
 		refusals_add(work->asker->refusals, work->ask->tenant, 0, beyond);
 	if (limited || verdict == LEDGER_UNLIMITED) {
-		ask_group(work, streams, n);
-		for (size_t p = 0; p < work->n_parts; p++)
-			send_part(work, &work->parts[p], work->grouped + work->parts[p].from,
-				work->parts[p].count, bucket, limited);
+		send_streams(work, streams, n,
+			&(struct errand){
+				.purpose = FOR_BUDGET, .bucket = bucket, .limited = limited});
 	} else {
 		if (verdict == LEDGER_FULL)
 			refuse_rest(work, streams, n);
@@ -309,18 +352,17 @@ static void forget_marks(struct ask_work *work)
 		work->policy_mark[i] = NOT_LOOKED;
 }
 
-/* Gives each stream that is not known the claim of its bucket; the streams in the order given. */
+/* Gives each open stream the claim of its bucket; the streams in the order given. */
 static void choose_claims(struct ask_work *work, size_t first_claim, int32_t partition,
 	const uint32_t *streams, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		uint32_t stream = streams ? streams[i] : (uint32_t)i;
 		uint32_t policy = work->policy[stream];
-		if (work->known[stream] || work->ask->streams[stream].result == ASK_UNSERVED ||
-			!work->parts[work->part[stream]].generation) {
-			work->claim_of[stream] = NO_CLAIM;
+		work->claim_of[stream] = NO_CLAIM;
+		if (work->state[stream] != STREAM_OPEN)
 			continue;
-		}
+		work->state[stream] = STREAM_SETTLED;
 		if (work->policy_mark[policy] == NOT_LOOKED)
 			work->policy_mark[policy] =
 				claim_for(work, first_claim, partition, work->policies[policy]);

@@ -43,6 +43,8 @@ struct asker_thread {
 	bool retrying;	     /* a worker did not take its touches */
 	uint32_t partitions; /* while touches are sent */
 	uint64_t stop_at_ns;
+	int (*begin)(void *arg, struct ask *ask); /* NULL = ask_begin */
+	void *begin_arg;
 	struct asker_facts facts; /* of links, touches, ledger */
 	uint64_t copied_ns;
 };
@@ -104,9 +106,11 @@ static void flush_touches(struct asker *asker)
 	struct asker_thread *thread = asker->thread;
 	if (!asker->tally || client_stand_begin(asker->tally, &thread->partitions))
 		thread->partitions = 0;
+	uint64_t before = host_boot_ns();
 	thread->retrying = touches_flush(asker->touches, still_served, asker) > 0;
-	if (thread->retrying)
-		set_touches(asker, RETRY_TOUCHES_S);
+	double took = (double)(host_boot_ns() - before) / 1e9;
+	if (thread->retrying) /* very many that are not taken must not eat a CPU */
+		set_touches(asker, took > RETRY_TOUCHES_S ? 4 * took : RETRY_TOUCHES_S);
 }
 
 static void touches_due(struct ev_loop *loop, ev_timer *timer, int events)
@@ -258,11 +262,19 @@ static void submit_done(struct ask *ask)
 static void begin_submit(void *arg)
 {
 	struct submit *submit = arg;
-	int err = ask_begin(submit->asker, submit->ask);
+	const struct asker_thread *thread = submit->asker->thread;
+	int err = thread->begin ? thread->begin(thread->begin_arg, submit->ask)
+				: ask_begin(submit->asker, submit->ask);
 	if (!err)
 		return; /* it may be over, and gone */
 	submit->err = err;
 	end_submit(submit);
+}
+
+void asker_set_begin(struct asker *asker, int (*begin)(void *arg, struct ask *ask), void *arg)
+{
+	asker->thread->begin = begin;
+	asker->thread->begin_arg = arg;
 }
 
 /* With the caller's handle, in the caller's thread. */

@@ -46,6 +46,12 @@ void asker_call(struct asker *asker, void (*fn)(void *arg), void *arg);
 int asker_submit(struct asker *asker, struct ask *ask, struct tally *again);
 
 /*
+ * What asker_submit begins questions with; NULL = ask_begin.  It keeps the promise of
+ * ask_begin, and calls `done` from the `done` of an ask.  In its thread, or before asker_start.
+ */
+void asker_set_begin(struct asker *asker, int (*begin)(void *arg, struct ask *ask), void *arg);
+
+/*
  * Ends the thread: questions under way have up to `grace_ms`, then they get what is known;
  * touches are sent.  Whoever uses its loop has to have ended that before.
  */

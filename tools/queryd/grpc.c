@@ -24,7 +24,6 @@
 
 #define ACCEPTS_PER_TURN 64
 #define TICK_S		 1.0
-#define IDLE_MIN_MS	 10000 /* without a call for so long: may be ended for another */
 #define LOG_EVERY_MS	 10000
 
 /* How long the peer's TCP may be silent. */
@@ -36,6 +35,7 @@
 #define GREETING_MS 10000
 #define REQUEST_MS  30000
 #define ANSWER_MS   30000
+#define IDLE_MS	    10000
 
 #define MEMORY_MESSAGES 16 /* largest messages in memory, unless it was said otherwise ... */
 #define MEMORY_MIN	(256 * 1024 * 1024)
@@ -62,7 +62,11 @@ const struct grpc_method *server_method(
 {
 	const struct grpc_method *method = find(server->options.methods, path, len);
 
-	return method != NULL ? method : find(grpc_health_table(), path, len);
+	if (method == NULL)
+		method = find(grpc_health_table(), path, len);
+	if (method == NULL && server->options.descriptors != NULL)
+		method = find(grpc_reflect_table(), path, len);
+	return method;
 }
 
 bool server_charge(struct conn *conn, size_t bytes, size_t have)
@@ -90,7 +94,7 @@ void server_refund(struct conn *conn, size_t bytes)
 /* Makes room: whoever has been without a call for longest, if that is long. */
 static bool end_an_idle_one(struct grpc_server *server)
 {
-	uint64_t idle_ns = (uint64_t)IDLE_MIN_MS * 1000000;
+	uint64_t idle_ns = (uint64_t)server->options.patience.idle * 1000000;
 	struct conn *conn;
 
 	TAILQ_FOREACH(conn, &server->conns, link)
@@ -229,6 +233,7 @@ static void fill_in(struct grpc_options *options)
 	patience->greeting = or_usual(patience->greeting, GREETING_MS);
 	patience->request = or_usual(patience->request, REQUEST_MS);
 	patience->answer = or_usual(patience->answer, ANSWER_MS);
+	patience->idle = or_usual(patience->idle, IDLE_MS);
 	if (options->memory_max == 0) {
 		options->memory_max = options->message_max * MEMORY_MESSAGES;
 		if (options->memory_max < MEMORY_MIN)

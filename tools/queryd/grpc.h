@@ -9,10 +9,9 @@
  * bounded: connections, streams, headers, messages, bytes waiting to be read,
  * time.  A peer that breaks the rules loses its connection, and nobody else
  * notices.  When all connections are taken, a new one ends the one that has
- * been without a call for longest (10 s at least).
+ * been without a call for longest (patience.idle at least).
  *
- * Answered here: grpc.health.v1.Health, and reflection of the descriptors
- * that were compiled in.
+ * Answered here: grpc.health.v1.Health, and grpc.reflection (v1, v1alpha).
  *
  * A call lives until it has been answered (grpc_reply, grpc_fail, or by this
  * file: deadline, reset, connection gone).  A handler that keeps a call for
@@ -63,6 +62,7 @@ struct grpc_patience {
 	unsigned greeting; /* TLS handshake and first SETTINGS: 10 s */
 	unsigned request;  /* from the first byte of a call to its last: 30 s */
 	unsigned answer;   /* until an answer has been taken: 30 s */
+	unsigned idle;	   /* ... without a call: may be ended for a new connection: 10 s */
 };
 
 struct grpc_options {
@@ -74,6 +74,8 @@ struct grpc_options {
 	 * be asked?  Called often, also once a second for watchers.  NULL: always.
 	 */
 	bool (*serving)(const char *service, void *arg);
+	const uint8_t *descriptors; /* a FileDescriptorSet; NULL: no reflection */
+	size_t descriptors_len;
 	size_t message_max; /* bytes of a request message, after gunzip */
 	size_t memory_max;  /* bytes of all requests and answers under way; 0 = the usual */
 	unsigned connections_max, streams_max;
@@ -103,7 +105,8 @@ bool grpc_renew_tls(struct grpc_server *server, char why[GRPC_WHY_SIZE]);
 
 /*
  * Accepts no more, GOAWAY to everybody, calls under way may end, watchers of health are told;
- * `done` is called when no connection is left, maybe before this returns.
+ * `done` is called when no connection is left, maybe before this returns.  A call that is
+ * never answered holds it up: whoever stops has a time limit and calls grpc_free.
  */
 void grpc_drain(struct grpc_server *server, void (*done)(void *arg), void *arg);
 

@@ -418,7 +418,7 @@ static size_t expected(const struct grpc_call *call)
 {
 	size_t length;
 
-	if (call->in.len < GRPC_PREFIX_SIZE)
+	if (call->in.len < GRPC_PREFIX_SIZE || call->method->kind == GRPC_BIDI)
 		return SIZE_MAX;
 	grpc_front(call->in.at, call->in.len, SIZE_MAX, &length);
 	return GRPC_PREFIX_SIZE + length;
@@ -501,34 +501,46 @@ static void hand_over_front(struct grpc_call *call, const uint8_t *frame, size_t
 		hand_over(call, frame + GRPC_PREFIX_SIZE, length);
 }
 
-/* One message of a stream; the next ones wait in the list again. */
+/* What has been handled makes room; done when the rest is not a message, so once a read. */
+static enum grpc_front next_front(struct grpc_call *call, size_t *length)
+{
+	struct bytes *in = &call->in;
+	enum grpc_front front =
+		grpc_front(in->at + call->in_at, in->len - call->in_at, SIZE_MAX, length);
+
+	if (front != FRONT_WHOLE && call->in_at > 0) {
+		memmove(in->at, in->at + call->in_at, in->len - call->in_at);
+		in->len -= call->in_at;
+		call->in_at = 0;
+	}
+	return front;
+}
+
+/* One message of a stream; while there are more the call stays in the list. */
 static void handle_bidi(struct grpc_call *call)
 {
-	struct bytes in = call->in, front = {0};
-	size_t length = 0, used;
-	enum grpc_front what = grpc_front(in.at, in.len, SIZE_MAX, &length);
+	size_t length = 0, next;
+	uint8_t *frame;
 
-	if (what != FRONT_WHOLE) {
-		if (in.len > 0)
+	if (next_front(call, &length) != FRONT_WHOLE) {
+		if (call->in.len > 0)
 			call_fail(
 				call, GRPC_INTERNAL, "the request ends in the middle of a message");
 		else
 			hand_over(call, NULL, 0);
 		return;
 	}
-	used = GRPC_PREFIX_SIZE + length;
-	front.at = malloc(used);
-	if (front.at == NULL) {
+	frame = malloc(GRPC_PREFIX_SIZE + length);
+	if (frame == NULL) {
 		call_fail(call, GRPC_RESOURCE_EXHAUSTED, "out of memory");
 		return;
 	}
-	memcpy(front.at, in.at, used);
-	memmove(in.at, in.at + used, in.len - used);
-	call->in.len -= used;
-	if (call->all_here || grpc_front(in.at, in.len - used, SIZE_MAX, &length) == FRONT_WHOLE)
+	memcpy(frame, call->in.at + call->in_at, GRPC_PREFIX_SIZE + length);
+	call->in_at += GRPC_PREFIX_SIZE + length;
+	if (next_front(call, &next) == FRONT_WHOLE || call->all_here)
 		call_move(call, CALL_READY);
-	hand_over_front(call, front.at, used - GRPC_PREFIX_SIZE);
-	free(front.at);
+	hand_over_front(call, frame, length);
+	free(frame);
 }
 
 static void handle_unary(struct grpc_call *call)

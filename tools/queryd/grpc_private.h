@@ -60,6 +60,7 @@ struct grpc_call {
 	uint64_t deadline_ns;
 	ev_timer deadline;
 	struct bytes in; /* framed, as it came */
+	size_t in_at;	 /* GRPC_BIDI: handled up to here */
 	/* the answer */
 	struct bytes out; /* framed, not sent up to out_at */
 	size_t out_at;
@@ -213,6 +214,7 @@ void server_refund(struct conn *conn, size_t bytes);
 /* --- methods of our own ------------------------------------------------------------------------ */
 
 const struct grpc_method *grpc_health_table(void);
+const struct grpc_method *grpc_reflect_table(void);
 void grpc_health_tick(struct grpc_server *server);
 void grpc_health_end(struct grpc_server *server);
 

@@ -4,6 +4,7 @@
  *	asker_facts    -> tally_ask_*, loki_ingest_limits_frontend_*
  *	asker_refusals -> tally_tenant_streams_*_total
  *	services_facts -> tally_grpc_*
+ *	services_peers_facts -> tally_peers_*
  *
  * Runs in: queryd, any thread.  Blocks in: nowhere.
  */
@@ -196,6 +197,58 @@ static void write_grpc(FILE *out, struct services *services)
 	}
 }
 
+/* ------------------------------------------------------------------ other instances */
+
+#define PEERS_FACT(field) offsetof(struct peers_facts, field)
+
+/* clang-format off */
+static const struct single peers_singles[] = {
+	{"tally_peers_known", "gauge", "Addresses of other instances (query.peers), without our own.",
+	 PEERS_FACT(known)},
+	{"tally_peers_connected", "gauge", "Other instances that we are connected to.",
+	 PEERS_FACT(connected)},
+	{"tally_peers_partitions", "gauge", "Partitions that other instances serve, as far as known.",
+	 PEERS_FACT(partitions)},
+	{"tally_peers_calls", "gauge", "Calls to other instances under way.", PEERS_FACT(calls)},
+	{"tally_peers_connects_total", "counter", "Connections made to other instances.",
+	 PEERS_FACT(connects)},
+	{"tally_peers_lost_total", "counter", "Connections to other instances that ended.",
+	 PEERS_FACT(lost)},
+	{"tally_peers_strange_total", "counter",
+	 "Answers, results and partitions of other instances that make no sense.",
+	 PEERS_FACT(strange)},
+	{"tally_peers_streams_asked_total", "counter",
+	 "Streams (keys, for rates) that other instances were asked about.",
+	 PEERS_FACT(streams_asked)},
+	{"tally_peers_streams_retried_total", "counter",
+	 "... of these, asked of a second one since the first did not serve them.",
+	 PEERS_FACT(streams_retried)},
+	{NULL, NULL, NULL, 0},
+};
+/* clang-format on */
+
+static void write_peers(FILE *out, struct services *services)
+{
+	struct peers_facts facts;
+	services_peers_facts(services, &facts);
+	const struct {
+		const char *word;
+		uint64_t n;
+	} rows[] = {
+		{"answered", facts.answered},
+		{"unavailable", facts.unavailable},
+		{"failed", facts.failed},
+		{"full", facts.full},
+	};
+	write_singles(out, peers_singles, &facts);
+	prom_head(out, "tally_peers_calls_total", "counter",
+		"Calls to other instances: answered; refused as not served there; outcome unknown "
+		"(late, broken off, another error); not sent since too much was under way.");
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		prom_count(out, "tally_peers_calls_total", PROM_LABELS("outcome", rows[i].word),
+			rows[i].n);
+}
+
 void metrics_asker(FILE *out, struct asker *asker, struct services *services)
 {
 	struct asker_facts facts;
@@ -208,6 +261,8 @@ void metrics_asker(FILE *out, struct asker *asker, struct services *services)
 		write_loki(out, &facts);
 		write_refusals(out, asker);
 	}
-	if (services)
+	if (services) {
 		write_grpc(out, services);
+		write_peers(out, services);
+	}
 }

@@ -365,7 +365,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *timer, int events)
 
 	(void)loop, (void)events;
 	if (peer->gone && peer->state == PEER_WAITING)
-		peer_free(peer);
+		peer_remove(peer);
 	else if (peer->state == PEER_WAITING)
 		connect_now(peer);
 	else if (peer->state == PEER_LEAVING)
@@ -391,7 +391,7 @@ static void write_text(struct peer *peer)
 			port);
 }
 
-struct peer *peer_new(
+struct peer *peer_add(
 	struct peers *peers, size_t name, const struct sockaddr *address, socklen_t len)
 {
 	struct peer *peer = calloc(1, sizeof(*peer));
@@ -438,7 +438,7 @@ void peer_go(struct peer *peer)
 	}
 }
 
-void peer_free(struct peer *peer)
+void peer_remove(struct peer *peer)
 {
 	struct peers *peers = peer->peers;
 

@@ -114,7 +114,7 @@ static void take_address(struct peers *peers, size_t name, const struct addrinfo
 		return;
 	}
 	if (peer == NULL)
-		peer = peer_new(peers, name, info->ai_addr, info->ai_addrlen);
+		peer = peer_add(peers, name, info->ai_addr, info->ai_addrlen);
 	peer->found = true;
 	peer->gone = false;
 }
@@ -296,7 +296,7 @@ void peers_free(struct peers **handle)
 	peers_ask_cancel_all(peers);
 	peer_dns_free(&peers->dns);
 	while (!TAILQ_EMPTY(&peers->list))
-		peer_free(TAILQ_FIRST(&peers->list));
+		peer_remove(TAILQ_FIRST(&peers->list));
 	SSL_CTX_free(peers->tls);
 	nghttp2_session_callbacks_del(peers->callbacks);
 	free(peers->cert_file);

@@ -147,14 +147,14 @@ struct peer {
 TAILQ_HEAD(peer_list, peer);
 
 /* Connects as soon as the loop runs. */
-struct peer *peer_new(
+struct peer *peer_add(
 	struct peers *peers, size_t name, const struct sockaddr *address, socklen_t len);
 
 /* Its name does not have this address any more: it may end what is under way. */
 void peer_go(struct peer *peer);
 
 /* At once.  From the loop only, and when all ends. */
-void peer_free(struct peer *peer);
+void peer_remove(struct peer *peer);
 
 /* Writes what there is, as far as that goes without waiting. */
 void peer_flush(struct peer *peer);

@@ -1,8 +1,8 @@
 /*
  * services.c - proto.IngestLimits and proto.IngestLimitsFrontend over gRPC.
  *
- *	message --wire_read--> struct ask --ask_begin--> done --wire_write--> grpc_reply
- *	                                        client gone: ask_cancel
+ *	message --wire_read--> struct ask --ask_begin------> done --wire_write--> grpc_reply
+ *	           front-end service, HTTP: '-frontend_begin-'   client gone: ask_cancel
  *
  * Runs in: queryd, asker thread; services_drain, _stop, _renew_tls, _facts in others.
  * Blocks in: these, until the loop has done it.
@@ -13,7 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "frontend.h"
 #include "wire.h"
 
 #include "shm/check.h"
@@ -26,6 +28,8 @@
 struct services {
 	struct asker *asker;
 	struct grpc_server *grpc;
+	struct peers *peers;
+	struct frontend *frontend;
 	ev_timer tick;
 	bool renewed, serving;
 	uint64_t serving_ns;
@@ -53,7 +57,10 @@ static void free_call(struct call *call)
 static void call_ended(void *arg)
 {
 	struct call *call = arg;
-	ask_cancel(call->services->asker, &call->ask);
+	if (call->ask.all_or_nothing)
+		ask_cancel(call->services->asker, &call->ask);
+	else
+		frontend_cancel(call->services->frontend, &call->ask);
 	free_call(call);
 }
 
@@ -128,7 +135,15 @@ static void ask(struct grpc_call *grpc, const uint8_t *message, size_t len,
 	call->ask.arg = call;
 	grpc_on_end(grpc, call_ended, call);
 	/* From here on it may be over.  What ask_begin checks has been checked. */
-	must(!ask_begin(services->asker, &call->ask));
+	must(!(how->all_or_nothing ? ask_begin(services->asker, &call->ask)
+				   : frontend_begin(services->frontend, &call->ask)));
+}
+
+/* For HTTP. */
+static int begin_frontend(void *arg, struct ask *ask)
+{
+	struct services *services = arg;
+	return frontend_begin(services->frontend, ask);
 }
 
 static void limits_exceeds(struct grpc_call *grpc, const uint8_t *message, size_t len, void *arg)
@@ -203,12 +218,44 @@ static void tick(struct ev_loop *loop, ev_timer *timer, int events)
 	pthread_mutex_unlock(&services->lock);
 }
 
+/* The other instances.  With the server: it may be asked as soon as it is there. */
+static bool start_frontend(
+	struct services *services, const struct config *config, int fd, char why[PEERS_WHY_SIZE])
+{
+	services->peers = peers_new(&(struct peers_options){.loop = asker_loop(services->asker),
+					    .list = config->peers,
+					    .listening_fd = fd,
+					    .message_max = config->grpc_max_message,
+					    .cert_file = config->grpc_tls_cert,
+					    .key_file = config->grpc_tls_key,
+					    .ca_file = config->grpc_tls_client_ca},
+		why);
+	if (!services->peers)
+		return false;
+	services->frontend = frontend_new(services->asker, services->peers);
+	asker_set_begin(services->asker, begin_frontend, services);
+	return true;
+}
+
+/* Questions that wait for others go on without them. */
+static void end_frontend(struct services *services)
+{
+	asker_set_begin(services->asker, NULL, NULL);
+	frontend_free(&services->frontend);
+	peers_free(&services->peers);
+}
+
 struct services *services_start(
 	struct asker *asker, const struct config *config, int fd, char why[GRPC_WHY_SIZE])
 {
 	struct services *services = calloc(1, sizeof *services);
 	must(services);
 	services->asker = asker;
+	if (!start_frontend(services, config, fd, why)) {
+		close(fd);
+		free(services);
+		return NULL;
+	}
 	services->grpc = grpc_start(&(struct grpc_options){.loop = asker_loop(asker),
 					    .methods = methods,
 					    .arg = services,
@@ -221,6 +268,7 @@ struct services *services_start(
 					    .client_ca_file = config->grpc_tls_client_ca},
 		fd, why);
 	if (!services->grpc) {
+		end_frontend(services);
 		free(services);
 		return NULL;
 	}
@@ -234,7 +282,8 @@ struct services *services_start(
 static void renew(void *arg)
 {
 	struct services *services = arg;
-	services->renewed = grpc_renew_tls(services->grpc, services->why);
+	services->renewed = grpc_renew_tls(services->grpc, services->why) &&
+			    peers_renew_tls(services->peers, services->why);
 }
 
 bool services_renew_tls(struct services *services, char why[GRPC_WHY_SIZE])
@@ -268,6 +317,7 @@ static void end(void *arg)
 	struct services *services = arg;
 	ev_timer_stop(asker_loop(services->asker), &services->tick);
 	grpc_free(&services->grpc);
+	end_frontend(services);
 }
 
 static bool drained(struct services *services)
@@ -297,4 +347,9 @@ void services_facts(struct services *services, struct grpc_facts *facts)
 	pthread_mutex_lock(&services->lock);
 	*facts = services->facts;
 	pthread_mutex_unlock(&services->lock);
+}
+
+void services_peers_facts(struct services *services, struct peers_facts *facts)
+{
+	peers_facts(services->peers, facts);
 }

@@ -15,6 +15,7 @@
 
 #include "asker.h"
 #include "grpc.h"
+#include "peers.h"
 
 #include "shm/config.h"
 
@@ -39,5 +40,6 @@ void services_drain(struct services *services);
 void services_stop(struct services **services, unsigned grace_ms);
 
 void services_facts(struct services *services, struct grpc_facts *facts);
+void services_peers_facts(struct services *services, struct peers_facts *facts);
 
 #endif
