@@ -22,7 +22,7 @@ static struct fixture *impatient(void)
 	struct fixture *fixture = fixture_new();
 
 	fixture->options.patience =
-		(struct grpc_patience){IMPATIENT_MS, IMPATIENT_MS, IMPATIENT_MS};
+		(struct grpc_patience){IMPATIENT_MS, IMPATIENT_MS, IMPATIENT_MS, 0};
 	fixture_start(fixture);
 	assert_non_null(fixture->server);
 	return fixture;

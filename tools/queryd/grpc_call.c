@@ -1,5 +1,5 @@
 /*
- * grpc_call.c - one call: from the headers of a stream to the trailers of its answer.
+ * grpc_call.c - one call: from the headers of a stream to its handler; grpc_answer.c is the way back.
  *
  *	HEADERS -> BODY -> READY -> ASKED -> ANSWERING -> freed
  *	   |         |       |        |          '- stream closed: freed, or GONE: told, freed
@@ -17,26 +17,8 @@
 #include "grpc_message.h"
 #include "grpc_private.h"
 
-#include "shm/check.h"
-
-#define CALL_COST	 512 /* what nghttp2 keeps for a stream, about */
-#define GRPC_MESSAGE_MAX 1024
-#define UNREAD_MAX	 (1024 * 1024) /* of a stream of messages */
-#define TIMER_MAX_S	 1e8	       /* three years: no timer for more */
-
-#define NV(name, value)                                                                            \
-	{                                                                                          \
-		(uint8_t *)(uintptr_t)(name), (uint8_t *)(uintptr_t)(value), sizeof(name) - 1,     \
-			sizeof(value) - 1,                                                         \
-			NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE               \
-	}
-
-static const nghttp2_nv nv_200 = NV(":status", "200");
-static const nghttp2_nv nv_grpc = NV("content-type", "application/grpc");
-static const nghttp2_nv nv_text = NV("content-type", "text/plain; charset=utf-8");
-static const nghttp2_nv nv_accepts = NV("grpc-accept-encoding", "identity,gzip");
-static const nghttp2_nv nv_allow = NV("allow", "POST");
-static const nghttp2_nv nv_status_ok = NV("grpc-status", "0");
+#define CALL_COST   512 /* what nghttp2 keeps for a stream, about */
+#define TIMER_MAX_S 1e8 /* three years: no timer for more */
 
 static void on_deadline(struct ev_loop *loop, ev_timer *timer, int revents);
 
@@ -76,7 +58,7 @@ void call_move(struct grpc_call *call, enum call_state state)
 	call->since_ns = conn->server->now_ns;
 }
 
-static void bytes_free(struct conn *conn, struct bytes *bytes)
+void call_bytes_free(struct conn *conn, struct bytes *bytes)
 {
 	server_refund(conn, bytes->size);
 	free(bytes->at);
@@ -98,8 +80,8 @@ void call_free(struct grpc_call *call)
 	TAILQ_REMOVE(&conn->calls[call->state], call, link);
 	detach(call);
 	ev_timer_stop(server->options.loop, &call->deadline);
-	bytes_free(conn, &call->in);
-	bytes_free(conn, &call->out);
+	call_bytes_free(conn, &call->in);
+	call_bytes_free(conn, &call->out);
 	free(call->why);
 	free(call);
 	server_refund(conn, sizeof(*call) + CALL_COST);
@@ -133,11 +115,7 @@ void call_stream_closed(struct grpc_call *call)
 		call_drop(call);
 }
 
-/*
- * Room for `more` bytes, and for `most` in all if that is known.  It grows in
- * steps that depend on what has come, never on what was promised.
- */
-static bool reserve(struct grpc_call *call, struct bytes *bytes, size_t more, size_t most)
+bool call_reserve(struct grpc_call *call, struct bytes *bytes, size_t more, size_t most)
 {
 	size_t size = bytes->size == 0 ? 256 : bytes->size;
 	uint8_t *grown;
@@ -160,148 +138,11 @@ static bool reserve(struct grpc_call *call, struct bytes *bytes, size_t more, si
 	return true;
 }
 
-static void append(struct bytes *bytes, const void *data, size_t len)
+void call_append(struct bytes *bytes, const void *data, size_t len)
 {
 	if (len > 0)
 		memcpy(bytes->at + bytes->len, data, len);
 	bytes->len += len;
-}
-
-/* --- answer ------------------------------------------------------------------------------------ */
-
-static nghttp2_nv nv(const char *name, const char *value, size_t len)
-{
-	return (nghttp2_nv){(uint8_t *)(uintptr_t)name, (uint8_t *)(uintptr_t)value, strlen(name),
-		len, NGHTTP2_NV_FLAG_NO_COPY_NAME};
-}
-
-/* grpc-status and grpc-message; the texts must live until they are submitted. */
-static size_t put_status(
-	const struct grpc_call *call, nghttp2_nv *to, char digits[4], char words[GRPC_MESSAGE_MAX])
-{
-	size_t n = 0;
-
-	if (call->status == GRPC_OK) {
-		to[n++] = nv_status_ok;
-	} else {
-		int len = snprintf(digits, 4, "%d", call->status);
-
-		to[n++] = nv("grpc-status", digits, (size_t)len);
-	}
-	if (call->why != NULL)
-		to[n++] =
-			nv("grpc-message", words, grpc_percent(words, GRPC_MESSAGE_MAX, call->why));
-	return n;
-}
-
-static void submit_trailers(struct grpc_call *call)
-{
-	char digits[4], words[GRPC_MESSAGE_MAX];
-	nghttp2_nv list[2];
-	size_t n = put_status(call, list, digits, words);
-
-	nghttp2_submit_trailer(call->conn->session, call->stream, list, n);
-}
-
-/* nghttp2 wants more of an answer. */
-static ssize_t read_answer(nghttp2_session *session, int32_t stream, uint8_t *buf, size_t size,
-	uint32_t *flags, nghttp2_data_source *source, void *arg)
-{
-	struct grpc_call *call = nghttp2_session_get_stream_user_data(session, stream);
-	size_t n;
-
-	(void)source, (void)arg;
-	if (call == NULL)
-		return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE; /* dropped: the stream is reset */
-	n = call->out.len - call->out_at;
-	if (n == 0 && !call->finished) {
-		call->out.len = call->out_at = 0;
-		if (call->state == CALL_ANSWERING)
-			call_move(call, CALL_ASKED);
-		return NGHTTP2_ERR_DEFERRED;
-	}
-	if (n > size)
-		n = size;
-	if (n > 0)
-		memcpy(buf, call->out.at + call->out_at, n);
-	call->out_at += n;
-	if (call->finished && call->out_at == call->out.len) {
-		*flags |= NGHTTP2_DATA_FLAG_EOF;
-		if (!call->bare) {
-			*flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
-			submit_trailers(call);
-		}
-	}
-	return (ssize_t)n;
-}
-
-static const nghttp2_data_provider answer = {.read_callback = read_answer};
-
-/* The response headers, or that there is more after them. */
-static void go_on(struct grpc_call *call)
-{
-	const nghttp2_nv headers[] = {nv_200, nv_grpc};
-
-	if (!call->begun)
-		nghttp2_submit_response(call->conn->session, call->stream, headers, 2, &answer);
-	else
-		nghttp2_session_resume_data(call->conn->session, call->stream);
-	call->begun = true;
-	if (call->state == CALL_ASKED || call->finished)
-		call_move(call, CALL_ANSWERING);
-}
-
-static void trailers_only(struct grpc_call *call)
-{
-	char digits[4], words[GRPC_MESSAGE_MAX];
-	nghttp2_nv list[5] = {nv_200, nv_grpc};
-	size_t n = 2;
-
-	n += put_status(call, list + n, digits, words);
-	if (call->encoding == ENCODING_OTHER)
-		list[n++] = nv_accepts;
-	nghttp2_submit_response(call->conn->session, call->stream, list, n, NULL);
-	call->begun = true;
-	call_move(call, CALL_ANSWERING);
-}
-
-static void finish(struct grpc_call *call, enum grpc_status status, const char *why)
-{
-	call->finished = true;
-	call->status = status;
-	call->why = why == NULL ? NULL : strdup(why);
-	call->conn->server->facts.answers[status]++;
-	ev_timer_stop(call->conn->server->options.loop, &call->deadline);
-}
-
-void call_fail(struct grpc_call *call, enum grpc_status status, const char *why)
-{
-	if (call->finished)
-		return;
-	bytes_free(call->conn, &call->in);
-	finish(call, status, why);
-	if (call->begun)
-		go_on(call);
-	else
-		trailers_only(call);
-}
-
-/* Not gRPC: an HTTP answer with a line of text. */
-static void answer_http(
-	struct grpc_call *call, const char *status, const nghttp2_nv *extra, const char *text)
-{
-	nghttp2_nv list[3] = {nv(":status", status, strlen(status)), nv_text};
-	size_t n = 2, len = strlen(text);
-
-	if (extra != NULL)
-		list[n++] = *extra;
-	finish(call, GRPC_UNKNOWN, NULL);
-	call->bare = true;
-	call->begun = true;
-	if (reserve(call, &call->out, len, len))
-		append(&call->out, text, len);
-	nghttp2_submit_response(call->conn->session, call->stream, list, n, &answer);
-	call_move(call, CALL_ANSWERING);
 }
 
 /* --- request: headers -------------------------------------------------------------------------- */
@@ -359,9 +200,9 @@ void call_headers_end(struct grpc_call *call)
 	if (call->deadline.at > 0)
 		ev_timer_start(call->conn->server->options.loop, &call->deadline);
 	if (!call->post)
-		answer_http(call, "405", &nv_allow, "This is a gRPC service: POST only.\n");
+		call_answer_http(call, "405", true, "This is a gRPC service: POST only.\n");
 	else if (!call->content_ok)
-		answer_http(call, "415", NULL,
+		call_answer_http(call, "415", false,
 			"This is a gRPC service: content-type must be application/grpc.\n");
 	else if (call->headers_large)
 		call_fail(call, GRPC_RESOURCE_EXHAUSTED, "the headers are too large");
@@ -428,12 +269,12 @@ void call_data(struct grpc_call *call, const uint8_t *data, size_t len)
 {
 	if (call->finished)
 		return;
-	if (!reserve(call, &call->in, len, expected(call))) {
+	if (!call_reserve(call, &call->in, len, expected(call))) {
 		call_fail(call, GRPC_RESOURCE_EXHAUSTED,
 			"too many large requests at the same time: try again");
 		return;
 	}
-	append(&call->in, data, len);
+	call_append(&call->in, data, len);
 	look(call);
 }
 
@@ -550,7 +391,7 @@ static void handle_unary(struct grpc_call *call)
 
 	call->in = (struct bytes){0}; /* the call may be gone before its message */
 	hand_over_front(call, in.at, in.len - GRPC_PREFIX_SIZE);
-	bytes_free(conn, &in);
+	call_bytes_free(conn, &in);
 }
 
 void call_handle(struct grpc_call *call)
@@ -564,18 +405,6 @@ void call_handle(struct grpc_call *call)
 		handle_unary(call);
 }
 
-/* Its handler, if it has it, is told to forget it; maybe by answering others. */
-static void fail_and_tell(struct grpc_call *call, enum grpc_status status, const char *why)
-{
-	void (*ended)(void *arg) = call->ended;
-	void *arg = call->ended_arg;
-
-	call->ended = NULL;
-	call_fail(call, status, why);
-	if (ended != NULL)
-		ended(arg);
-}
-
 static void on_deadline(struct ev_loop *loop, ev_timer *timer, int revents)
 {
 	struct grpc_call *call = timer->data;
@@ -585,102 +414,6 @@ static void on_deadline(struct ev_loop *loop, ev_timer *timer, int revents)
 	server_turn(conn->server);
 	if (call->state == CALL_GONE || conn->state != CONN_OPEN)
 		return;
-	fail_and_tell(call, GRPC_DEADLINE_EXCEEDED, "the time that the client gave is over");
-	conn_flush(conn);
-}
-
-/* --- for handlers ------------------------------------------------------------------------------ */
-
-uint64_t grpc_deadline_ns(const struct grpc_call *call)
-{
-	return call->deadline_ns;
-}
-
-void grpc_on_end(struct grpc_call *call, void (*ended)(void *arg), void *arg)
-{
-	call->ended = ended;
-	call->ended_arg = arg;
-}
-
-void grpc_set_data(struct grpc_call *call, void *data)
-{
-	call->data = data;
-}
-
-void *grpc_data(const struct grpc_call *call)
-{
-	return call->data;
-}
-
-/* The connection has gone, the call just did not know yet. */
-static bool answered_nobody(struct grpc_call *call, bool last)
-{
-	bool nobody = call->state == CALL_GONE || call->conn->state != CONN_OPEN;
-
-	must(!call->finished);
-	if (last)
-		call->ended = NULL;
-	if (nobody && last) {
-		call->conn->server->facts.answers[GRPC_CANCELLED]++;
-		call_free(call);
-	}
-	return nobody;
-}
-
-static bool put_message(struct grpc_call *call, const uint8_t *message, size_t len)
-{
-	uint8_t prefix[GRPC_PREFIX_SIZE];
-
-	if (call->out_at > 0) {
-		memmove(call->out.at, call->out.at + call->out_at, call->out.len - call->out_at);
-		call->out.len -= call->out_at;
-		call->out_at = 0;
-	}
-	if (len > UINT32_MAX || !reserve(call, &call->out, len + sizeof(prefix),
-					call->out.len + len + sizeof(prefix)))
-		return false;
-	grpc_put_prefix(prefix, len);
-	append(&call->out, prefix, sizeof(prefix));
-	append(&call->out, message, len);
-	return true;
-}
-
-void grpc_reply(struct grpc_call *call, const uint8_t *message, size_t len)
-{
-	struct conn *conn = call->conn;
-
-	if (answered_nobody(call, true))
-		return;
-	if (put_message(call, message, len)) {
-		finish(call, GRPC_OK, NULL);
-		go_on(call);
-	} else {
-		call_fail(call, GRPC_RESOURCE_EXHAUSTED,
-			"too many answers wait to be read: try again");
-	}
-	conn_flush(conn);
-}
-
-void grpc_send(struct grpc_call *call, const uint8_t *message, size_t len)
-{
-	struct conn *conn = call->conn;
-
-	must(call->method->kind != GRPC_UNARY);
-	if (answered_nobody(call, false))
-		return;
-	if (call->out.len - call->out_at < UNREAD_MAX && put_message(call, message, len))
-		go_on(call);
-	else
-		fail_and_tell(call, GRPC_RESOURCE_EXHAUSTED, "what was sent is not being read");
-	conn_flush(conn);
-}
-
-void grpc_fail(struct grpc_call *call, enum grpc_status status, const char *why)
-{
-	struct conn *conn = call->conn;
-
-	if (answered_nobody(call, true))
-		return;
-	call_fail(call, status, why);
+	call_fail_and_tell(call, GRPC_DEADLINE_EXCEEDED, "the time that the client gave is over");
 	conn_flush(conn);
 }

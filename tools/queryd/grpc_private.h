@@ -4,7 +4,8 @@
  *	grpc.c		server: accept, the second's walk, drain
  *	  grpc_conn.c	connection: bytes in and out, states, cutting off
  *	    grpc_h2.c	what nghttp2 tells us: headers, data, floods
- *	      grpc_call.c	call: message, deadline, answer
+ *	      grpc_call.c	call: headers, deadline, message
+ *	        grpc_answer.c	its answer
  *	grpc_health.c grpc_reflect.c	methods of our own
  *
  * No user code (handlers, grpc_on_end) runs inside nghttp2: calls that are
@@ -96,6 +97,20 @@ void call_handle(struct grpc_call *call);
 
 /* As grpc_fail, but nothing is written yet.  The call may be gone when something was written. */
 void call_fail(struct grpc_call *call, enum grpc_status status, const char *why);
+
+/* ... and its handler, if it has it, is told to forget it; maybe by answering others. */
+void call_fail_and_tell(struct grpc_call *call, enum grpc_status status, const char *why);
+
+/* Not gRPC: an HTTP answer with a line of text. */
+void call_answer_http(struct grpc_call *call, const char *status, bool say_allow, const char *text);
+
+/*
+ * Room for `more` bytes, and for `most` in all if that is known.  It grows in
+ * steps that depend on what has come, never on what was promised.
+ */
+bool call_reserve(struct grpc_call *call, struct bytes *bytes, size_t more, size_t most);
+void call_append(struct bytes *bytes, const void *data, size_t len);
+void call_bytes_free(struct conn *conn, struct bytes *bytes);
 
 /* It will never be answered: the handler is told, the call freed. */
 void call_drop(struct grpc_call *call);

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "descriptors.h"
 #include "frontend.h"
 #include "wire.h"
 
@@ -249,6 +250,8 @@ struct services *services_start(
 	struct asker *asker, const struct config *config, int fd, char why[GRPC_WHY_SIZE])
 {
 	struct services *services = calloc(1, sizeof *services);
+	size_t descriptors_len;
+	const uint8_t *descriptors = queryd_descriptors(&descriptors_len);
 	must(services);
 	services->asker = asker;
 	if (!start_frontend(services, config, fd, why)) {
@@ -260,6 +263,8 @@ struct services *services_start(
 					    .methods = methods,
 					    .arg = services,
 					    .serving = serving,
+					    .descriptors = descriptors,
+					    .descriptors_len = descriptors_len,
 					    .message_max = config->grpc_max_message,
 					    .connections_max = config->grpc_connections,
 					    .streams_max = config->grpc_streams,
