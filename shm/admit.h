@@ -10,14 +10,14 @@
  * ends are the same version on the same machine, and say so in `version`.
  *
  *	TOUCH  these streams were accepted from the map: never judged, no answer
- *	ADMIT  these were unknown: judged in this order of arrival, each new one takes
- *	       one of its bucket's budget; verdicts come back, one per stream
+ *	ADMIT  these were unknown: each one that is new takes one of its bucket's budget,
+ *	       in the order of their hashes; verdicts come back, one per stream
  *	RATE   bytes of keys that are no streams; rates come back
  *
  * The worker commits before it answers.  An answer with a status other than
  * ADMIT_DONE says that nothing of the question was done.
  *
- * The socket has mode 0600; the worker takes peers of its own user only.
+ * The socket has mode 0600; the worker takes peers of its own user, and root.
  */
 #ifndef TALLY_SHM_ADMIT_H
 #define TALLY_SHM_ADMIT_H
@@ -78,7 +78,7 @@ struct admit_question {
 	uint32_t n_streams;  /* at least 1 */
 	uint64_t budget[ADMIT_BUCKETS_MAX];
 	struct admit_policy policy[ADMIT_POLICIES_MAX];
-	/* pack: the streams.  unpack: NULL; admit_stream gives them one by one. */
+	/* pack: the streams.  unpack: NULL; admit_stream_at gives them one by one. */
 	const struct admit_stream *streams;
 	const uint8_t *packed; /* unpack only */
 };

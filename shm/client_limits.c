@@ -42,9 +42,11 @@ static int use_limits(struct tally *tally)
 		atomic_load_explicit(&tally->table.head->limits_version, memory_order_acquire);
 	if (tally->limits_tried && tally->limits_at == version)
 		return tally->limits_err;
-	tally->limits_tried = true;
-	tally->limits_at = version;
 	int err = limits_attach(tally->dirfd, &limits);
+	/* What may pass (no memory, no descriptors) is tried again by the next call. */
+	tally->limits_tried =
+		!err || err == ERR_NOT_FOUND || err == ERR_FORMAT || err == ERR_CORRUPT;
+	tally->limits_at = version;
 	if (!err || err == ERR_NOT_FOUND) {
 		client_limits_drop(tally);
 		tally->limits = limits;

@@ -409,7 +409,7 @@ uint64_t usage_sweep_steps(const struct usage *usage)
 	const struct sweep *sweep = &usage->sweep;
 	uint64_t blocks = usage->meta.blocks + usage->meta.rate_blocks;
 	/* Each tenant and each policy has a name, and at most one row. */
-	uint64_t rows = sweep->has_rows || sweep->stage == SWEEP_ROWS ? usage->names.n : 0;
+	uint64_t rows = sweep->has_rows || sweep->stage != SWEEP_BLOCKS ? usage->names.n : 0;
 
 	return blocks + rows ? blocks + rows + 3 : 0; /* 3: to see that they end */
 }

@@ -305,7 +305,7 @@ static void apply_item(struct apply *ap, struct group *g, const struct item *ite
 	window_row_add_bytes(row_of(ap, item->policy), minute, item->bytes);
 	if (item->kind != ITEM_RECORD)
 		note_unsent(ap, entry, item->bytes);
-	else if (item->seen_s > entry->last_produced_s)
+	else if (!(entry->flags & ENTRY_UNSENT) && item->seen_s > entry->last_produced_s)
 		entry->last_produced_s = item->seen_s; /* after a replay not all are due at once */
 	ap->changed = true;
 }
@@ -470,7 +470,12 @@ static uint64_t row_pages(const struct usage *usage)
 	return size > INLINE_MAX && size <= STORE_BLOCK_SIZE ? 3 : 2;
 }
 
-static void need_of(const struct usage *usage, const struct batch *batch, uint64_t there,
+/* `there` blocks with `entries` streams in all: so many of them can be full at most. */
+struct blocks_there {
+	uint64_t blocks, entries;
+};
+
+static void need_of(const struct usage *usage, const struct batch *batch, struct blocks_there there,
 	bool has_rows, struct store_need *need)
 {
 	uint64_t streams = 0, tenants = 0, rows = 0, tenant_rows = 0, blocks, leaves;
@@ -489,10 +494,13 @@ static void need_of(const struct usage *usage, const struct batch *batch, uint64
 		tenant_rows = min_u64(tenant_rows + 2, usage->names.policies[item->tenant]);
 	}
 	rows += tenant_rows;
-	/* Each block is a page; where it is listed is a leaf, which may split. */
-	blocks = min_u64(streams, there + tenants) + 2 * (streams / (USAGE_BLOCK_SLOTS / 2)) +
-		 tenants;
-	leaves = min_u64(blocks, there / BLOCKS_PER_LEAF + tenants + 1) + blocks / BLOCKS_PER_LEAF;
+	/* Each block is a page; one new stream splits a full one.  Where it is listed is a leaf,
+	 * which may split. */
+	blocks = min_u64(streams, there.blocks + tenants) +
+		 min_u64(streams, there.entries / USAGE_BLOCK_SLOTS) +
+		 2 * (streams / (USAGE_BLOCK_SLOTS / 2)) + tenants;
+	leaves = min_u64(blocks, there.blocks / BLOCKS_PER_LEAF + tenants + 1) +
+		 blocks / BLOCKS_PER_LEAF;
 	need->pages += blocks + leaves;
 	if (!has_rows)
 		return;
@@ -502,6 +510,10 @@ static void need_of(const struct usage *usage, const struct batch *batch, uint64
 
 void apply_need(const struct usage *usage, struct store_need *need)
 {
-	need_of(usage, &usage->batch, usage->meta.blocks, true, need);
-	need_of(usage, &usage->rates, usage->meta.rate_blocks, false, need);
+	const struct usage_meta *meta = &usage->meta;
+
+	need_of(usage, &usage->batch, (struct blocks_there){meta->blocks, meta->streams}, true,
+		need);
+	need_of(usage, &usage->rates, (struct blocks_there){meta->rate_blocks, meta->rates}, false,
+		need);
 }

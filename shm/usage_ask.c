@@ -65,12 +65,6 @@ static uint32_t new_ticket(struct asked *asked, uint32_t budget)
 
 /* --- the questions --------------------------------------------------------------------------- */
 
-static void note_now(struct usage *usage, int64_t now_ms)
-{
-	if (now_ms > usage->pending.clock_ms)
-		usage->pending.clock_ms = now_ms;
-}
-
 /* Seen now at the latest, and active in any case: it was when it was asked for. */
 static uint32_t seen_at(const struct usage *usage, int64_t seen_ms, int64_t now_ms)
 {
@@ -92,7 +86,6 @@ static struct item *append(struct usage *usage, struct batch *batch,
 	item->tenant = names_tenant(&usage->names, asked->tenant, asked->tenant_len);
 	item->seen_s = seen_at(usage, asked->seen_ms, now_ms);
 	item->kind = (uint16_t)kind;
-	note_now(usage, now_ms);
 	return item;
 }
 

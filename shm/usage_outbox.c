@@ -166,10 +166,20 @@ static int compare_due(const void *a, const void *b)
 }
 
 /* All in one slot, each once. */
-static void gather(struct due *due)
+static void gather(struct usage *usage)
 {
+	struct due *due = &usage->due;
 	struct due_slot *all = &due->slot[0];
 	size_t n = 0;
+
+	/* Those that were due just now and wait for their commit. */
+	for (size_t i = 0; i < usage->batch.n; i++) {
+		const struct item *item = &usage->batch.items[i];
+
+		if (item->kind == ITEM_DUE)
+			due_note(due, item->tenant, item->hash, 0);
+	}
+	due_commit(due);
 
 	for (unsigned i = 1; i < DUE_SLOTS; i++) {
 		for (size_t j = 0; j < due->slot[i].n; j++) {
@@ -198,7 +208,7 @@ int usage_unsent_list(struct usage *usage, struct usage_unsent_cursor *cursor,
 	if (!usage->produce.every_s)
 		return 0;
 	if (cursor->at == 0)
-		gather(&usage->due);
+		gather(usage);
 	store_begin_read(&txn, usage->store);
 	for (; cursor->at < all->n && n < cap && !txn.err; cursor->at++) {
 		if (fill_unsent(usage, &txn, &all->streams[cursor->at], &rows[n])) {

@@ -3,9 +3,9 @@
  *
  *	SIGHUP, file changed --> thread: read, check, write `limits.new`, rename --async--> table head, log
  *
- * A large file takes seconds, and the file system that it lies on may hang:
- * neither must keep the main thread from its leases and revocations.  The
- * thread touches nothing but its job.
+ * A large file takes seconds: that must not keep the main thread from its leases
+ * and revocations.  The thread touches nothing but its job.  The file should lie on
+ * a local file system: the main thread looks at it (stat).
  *
  * libev's ev_stat looks at a symbolic link, not at what it leads to, and would
  * never see a ConfigMap of Kubernetes change: so we look ourselves.

@@ -6,7 +6,7 @@
  * The first mistake ends it with one line.  Rows and names are gathered in
  * three arrays that grow; pointers between them are set when all is read.
  *
- * Runs in: supervisor, a thread of limits.c; at start the main thread.  Blocks
+ * Runs in: supervisor, the thread of limits_load.c; at start the main thread.  Blocks
  * in: reading the file, at most 64 MiB.
  */
 #include "supervisor/limits_yaml.h"

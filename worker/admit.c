@@ -6,10 +6,9 @@
  *	                   not ours: cut off
  *	commit -> admit_answer: waiting[] -> admit_pack_answer -> send
  *
- * A peer that garbles or does not read its answers loses its connection; it is
- * nobody but a query process of our own user.  While answers wait to be sent
- * nothing more is read from that peer, so what is kept for it is bounded by what
- * it had asked in one go.
+ * A peer that garbles loses its connection; it is nobody but a query process of
+ * our own user.  While answers wait to be sent nothing more is read from that peer,
+ * so what is kept for it is bounded by what it had asked in one go.
  *
  * Runs in: worker, main thread.  Blocks in: nowhere.
  */
@@ -67,7 +66,7 @@ struct admit {
 	unsigned numbers;
 	struct waiting *waiting;
 	size_t n_waiting, cap;
-	struct log_limit strange, dropped;
+	struct log_limit strange, dropped, refused;
 	uint8_t message[ADMIT_MESSAGE_MAX + 1];
 	uint8_t answer[ADMIT_MESSAGE_MAX];
 };
@@ -162,7 +161,8 @@ static enum admit_status status_of(int err)
 
 static void refuse(struct conn *conn, const struct admit_question *question, int err)
 {
-	COUNT(conn->admit, asked_failed, question->n_streams);
+	if (question->kind == ADMIT_ADMIT)
+		COUNT(conn->admit, asked_failed, question->n_streams);
 	conn_send(conn, &(struct admit_answer){.id = question->id,
 				.generation = question->generation,
 				.status = status_of(err),
@@ -359,19 +359,22 @@ static void on_accept(struct ev_loop *loop, ev_io *io, int events)
 {
 	struct admit *admit = io->data;
 	int fd = accept4(admit->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	bool ours = fd >= 0 && is_one_of_us(fd);
+	unsigned more;
 
 	(void)loop;
 	(void)events;
 	if (fd < 0)
 		return;
-	for (unsigned i = 0; i < CONNS_MAX && is_one_of_us(fd); i++) {
+	for (unsigned i = 0; i < CONNS_MAX && ours; i++) {
 		if (admit->conns[i].fd < 0) {
 			conn_open(admit, &admit->conns[i], fd);
 			return;
 		}
 	}
-	log_warn(
-		"admit.refused", "reason=\"another user, or more than %d connections\"", CONNS_MAX);
+	if (log_limit_pass(&admit->refused, 10000, &more))
+		log_warn("admit.refused", "reason=\"%s\" most=%d suppressed=%u",
+			ours ? "too many connections" : "another user", CONNS_MAX, more);
 	close(fd);
 }
 

@@ -67,7 +67,7 @@ static void stop(struct worker *worker)
 	/* If it cannot be committed now, it is read again by whoever is next. */
 	if (!draining)
 		(void)replay_flush(worker->replay);
-	worker_stop_asking(worker);
+	worker_stop_asking(worker, draining);
 	worker_check_end(worker);
 }
 
@@ -146,6 +146,7 @@ static void on_tick(struct ev_loop *loop, ev_timer *timer, int events)
 		if (worker->owed & 1u << kind)
 			worker_tell(worker, (enum control_kind)kind);
 	if (worker->phase == PHASE_DRAINING || worker->phase == PHASE_STOPPING) {
+		worker_emit(worker);
 		worker_check_end(worker);
 		return;
 	}

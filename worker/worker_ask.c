@@ -14,7 +14,10 @@
  */
 #include "worker_private.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "shm/err.h"
@@ -141,27 +144,45 @@ bool worker_has_emitted(const struct worker *worker)
 
 /* --- the end ------------------------------------------------------------------------------- */
 
-void worker_stop_asking(struct worker *worker)
+void worker_stop_asking(struct worker *worker, bool draining)
 {
 	worker->stop_at_ns = host_boot_ns() + STOP_FLUSH_NS;
-	if (!worker->emit || replay_holds(worker->replay))
+	if (draining || !worker->emit || replay_holds(worker->replay))
 		return;
 	usage_produce_all(worker->p.usage);
 	(void)replay_flush(worker->replay);
 	emit_pump(worker->emit);
 }
 
+/*
+ * What is written from here on has sequences that no commit knows of: should the
+ * supervisor die now, nobody may go on with this store.
+ */
+static void retire_store(struct worker *worker)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/data.mdb", worker->p.path);
+	if (unlink(path) != 0)
+		log_warn("worker.not_retired", "path=%s error=\"%s\"", path, strerror(errno));
+}
+
 void worker_drain_asking(struct worker *worker)
 {
-	if (worker->emit)
-		emit_drain(worker->emit);
+	if (!worker->emit)
+		return;
+	retire_store(worker);
+	emit_drain(worker->emit);
 }
 
 void worker_check_end(struct worker *worker)
 {
-	bool done = worker_has_emitted(worker);
 	long long next = (long long)usage_meta(worker->p.usage)->next_offset;
+	bool done;
 
+	if (worker->phase != PHASE_DRAINING && worker->phase != PHASE_STOPPING)
+		return;
+	done = worker_has_emitted(worker);
 	if (worker->phase == PHASE_DRAINING && done && !worker->drained) {
 		worker->drained = true;
 		log_info("worker.drained", "next=%lld", next);

@@ -92,8 +92,8 @@ void worker_emit(struct worker *worker);
 /* All of the outbox is confirmed, or nothing is produced. */
 bool worker_has_emitted(const struct worker *worker);
 
-/* Orderly stop: all unsent bytes into the outbox, and out.  Ends the process when they are. */
-void worker_stop_asking(struct worker *worker);
+/* Orderly stop: all unsent bytes into the outbox (unless they are on their way), and out. */
+void worker_stop_asking(struct worker *worker, bool draining);
 
 /* Revoked: the same, without the store. */
 void worker_drain_asking(struct worker *worker);

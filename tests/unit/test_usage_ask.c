@@ -250,6 +250,56 @@ static void usage_lists_each_unsent_stream_once_for_a_drain(void **state)
 	usage_close(&usage);
 }
 
+static void usage_lists_for_a_drain_what_waits_for_its_commit(void **state)
+{
+	struct usage *usage = open_asked(1000);
+	struct usage_unsent_cursor cursor = {0};
+	struct usage_outgoing rows[10];
+	int64_t later = NOW + 61 * 1000;
+
+	(void)state;
+	for (unsigned i = 0; i < 7; i++)
+		touch(usage, "a", i, 1, NOW);
+	commit(usage, NOW);
+	for (unsigned i = 0; i < 7; i++)
+		touch(usage, "a", i, 1, NOW + 1000);
+	commit(usage, NOW + 1000);
+	assert_true(usage_produce_due(usage, later));
+	assert_int_equal(usage_unsent_list(usage, &cursor, rows, 10), 7);
+	usage_close(&usage);
+}
+
+/* Each block is full, and gets one more: as many splits as blocks (check_reserve is in commit). */
+static void usage_reserves_enough_when_every_full_block_splits(void **state)
+{
+	struct usage *usage = open_asked(1000000);
+	struct store_facts facts;
+	struct store_txn reader;
+	uint32_t budget, n = 0;
+
+	(void)state;
+	/* Ascending hashes leave half-full blocks; a second series fills each to its last place. */
+	for (unsigned i = 0; i < 42 * 2000; i++)
+		add(usage, "a", "", (uint64_t)i * 1000, 1);
+	commit(usage, NOW);
+	for (unsigned i = 0; i < 42 * 2000; i++)
+		add(usage, "a", "", (uint64_t)i * 1000 + 1, 1);
+	commit(usage, NOW);
+	/* No page may be taken again that was freed, and nothing is left over from before. */
+	reader = begin_read(usage);
+	usage_store_facts(usage, &facts);
+	usage_store(usage)->reserved = facts.used_bytes;
+	budget = usage_budget(usage, UINT64_MAX);
+	for (unsigned i = 0; i < 2000; i++, n++)
+		admit(usage, "a", (uint64_t)i * 42000 + 2, 1, budget, NOW);
+	commit(usage, NOW);
+	usage_questions_end(usage);
+	assert_int_equal(usage_meta(usage)->streams, 2 * 42 * 2000 + n);
+	store_abort(&reader);
+	verify(usage);
+	usage_close(&usage);
+}
+
 /* --- against the model ----------------------------------------------------------------------- */
 
 struct model_stream {
@@ -267,6 +317,7 @@ struct question {
 	unsigned tenant, stream;
 	uint64_t bytes;
 	bool is_touch;
+	bool is_record; /* of another zone */
 	uint32_t ticket;
 	enum usage_verdict want;
 };
@@ -303,6 +354,14 @@ static void model_judge(
 		q->want = model_active(s, now) ? USAGE_KNOWN
 			  : budget > 0	       ? USAGE_NEW
 					       : USAGE_REJECTED;
+		if (q->is_record) {
+			s->there = true;
+			s->seen_s = now / 1000;
+			model->asked_bytes += q->bytes;
+			if (!s->unsent) /* what waits here is not put off by what others write */
+				s->produced_s = now / 1000;
+			continue;
+		}
 		if (!q->is_touch && q->want == USAGE_NEW)
 			budget--;
 		if (!q->is_touch && q->want == USAGE_REJECTED)
@@ -370,6 +429,13 @@ static void compare_model(struct usage *usage, const struct model *model, int64_
 	verify(usage);
 }
 
+static void add_record(struct usage *usage, const struct question *q, int64_t now)
+{
+	struct record record = record_of(tenants[q->tenant], "", q->stream * 7 + 3, q->bytes, now);
+
+	assert_int_equal(usage_add(usage, &record, now), SKIP_NONE);
+}
+
 static struct usage *reopen(struct usage *usage)
 {
 	usage_close(&usage);
@@ -406,8 +472,11 @@ static void usage_equals_the_model_whatever_is_asked(void **state)
 			*q = (struct question){.tenant = schedule_draw(&seed, TENANTS),
 				.stream = schedule_draw(&seed, STREAMS),
 				.bytes = schedule_draw(&seed, 100),
-				.is_touch = schedule_draw(&seed, 2)};
-			if (q->is_touch)
+				.is_touch = schedule_draw(&seed, 2),
+				.is_record = schedule_draw(&seed, 4) == 0};
+			if (q->is_record)
+				add_record(usage, q, now);
+			else if (q->is_touch)
 				touch(usage, tenants[q->tenant], q->stream, q->bytes, now);
 			else
 				q->ticket = admit(usage, tenants[q->tenant], q->stream, q->bytes,
@@ -420,7 +489,7 @@ static void usage_equals_the_model_whatever_is_asked(void **state)
 		assert_int_equal(try_commit(usage, now, schedule_draw(&seed, 4)), 0);
 		model_produce(&model, now, false);
 		for (unsigned i = 0; i < n; i++)
-			if (!questions[i].is_touch)
+			if (!questions[i].is_touch && !questions[i].is_record)
 				assert_int_equal(usage_verdict(usage, questions[i].ticket),
 					questions[i].want);
 		usage_questions_end(usage);
@@ -451,6 +520,10 @@ int main(void)
 			each_setup),
 		cmocka_unit_test_setup(usage_rates_have_keys_of_their_own, each_setup),
 		cmocka_unit_test_setup(usage_lists_each_unsent_stream_once_for_a_drain, each_setup),
+		cmocka_unit_test_setup(
+			usage_lists_for_a_drain_what_waits_for_its_commit, each_setup),
+		cmocka_unit_test_setup(
+			usage_reserves_enough_when_every_full_block_splits, each_setup),
 		cmocka_unit_test_setup(usage_equals_the_model_whatever_is_asked, each_setup),
 	};
 
