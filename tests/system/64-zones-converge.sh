@@ -104,5 +104,9 @@ wait_ready 8 60
 eventually 'rebuilt from the log it counts what the other zone counts' 'zones_agree c d && echo agreed' '^agreed$' 60
 note "$(totals "$T/c.dump")"
 is "$(awk '$1 == "usage" { n += $5 } END { print n }' "$T/c.dump")" "$ADMISSIONS" 'all of them'
+# Records carry all bytes with the time when they were seen: rates come back with them.
+rate_of() { INSTANCE=$1 ctl --json tenant tenant-0 | jq .bytes_per_sec; }
+c=$(rate_of c) d=$(rate_of d)
+ok "and the same rates ($c, $d)" jq -en "$c > 0 and ($c - $d | fabs) < 0.1 * $d"
 for i in c d; do stop_tallyd $i || fail "$i stops in order"; done
 done_testing

@@ -256,7 +256,8 @@ static void posted_takes_only_json(void **state)
 		}
 		if (parse_bytes(&posted, text, sizeof(seed) - 1) == 0) {
 			taken++;
-			json = json_loadb(text, sizeof(seed) - 1, JSON_REJECT_DUPLICATES, NULL);
+			json = json_loadb(text, sizeof(seed) - 1,
+				JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, NULL);
 			if (json == NULL)
 				fail_msg("taken: %s", text);
 			assert_string_equal(
