@@ -1,6 +1,7 @@
 # 61-foreign-clients.sh - gRPC clients that others wrote (Google's C core from Python, grpc-js) use every
 # method of both services, in the clear, with TLS and with certificates of their own; and an instance that
 # has only some of the partitions.
+# broker: embedded (any will do)
 . "$(dirname "$0")/ask.sh"
 . tests/kafka/certs.sh
 

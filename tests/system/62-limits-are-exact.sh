@@ -1,5 +1,6 @@
 # 62-limits-are-exact.sh - over 64 partitions the first stream that is rejected is number limit + 1, one at
 # a time, in large requests and from many clients at once; what is known stays, what expired makes room.
+# broker: embedded (any will do)
 . "$(dirname "$0")/ask.sh"
 
 LIMITS=(1 2 63 64 65 500 1000 5000)

@@ -1,5 +1,6 @@
 # 63-admission-is-linearizable.sh - sixteen clients ask about the same streams, another zone's records come
 # in, limits change, streams expire by the clock, workers are killed: every answer fits some order of events.
+# broker: embedded (any will do)
 . "$(dirname "$0")/ask.sh"
 
 STEPS=${STEPS:-60}	# of the schedule

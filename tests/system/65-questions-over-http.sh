@@ -1,5 +1,6 @@
 # 65-questions-over-http.sh - the JSON twins of gRPC, tallyctl check and explain: the same limit, the same
 # count, whoever asks; the first stream too many is refused by all of them alike.
+# broker: embedded (any will do)
 . "$(dirname "$0")/ask.sh"
 
 broker partitions=4

@@ -1,5 +1,6 @@
 # 66-any-instance-answers.sh - two instances share the partitions: the front-end service of either answers
 # for all streams, as one instance would; and what becomes of that when one is frozen, killed, or goes.
+# broker: embedded (any will do)
 . "$(dirname "$0")/ask.sh"
 
 # A port below the range that the kernel gives to clients, where nobody listens.
