@@ -41,7 +41,7 @@ extern "C" {
 #endif
 
 #define TALLY_VERSION_MAJOR 0
-#define TALLY_VERSION_MINOR 1
+#define TALLY_VERSION_MINOR 2
 
 #define TALLY_ENOMEM	 (-1)
 #define TALLY_EIO	 (-2)

@@ -307,6 +307,7 @@ static void settle(struct usage *usage, const struct usage_meta *meta, const str
 	usage->sweep = *sweep;
 	usage->sweep.has_rows |= usage->batch.n > 0;
 	usage->produce_all = false;
+	usage->asked.judged = usage->asked.n;
 	batch_clear(&usage->batch);
 	batch_clear(&usage->rates);
 	due_commit(&usage->due);

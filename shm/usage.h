@@ -267,6 +267,9 @@ uint32_t usage_admit(struct usage *usage, const struct usage_stream_asked *asked
 /* Bytes of a key that is no stream; gives a ticket for usage_rate_of.  policy is ignored. */
 uint32_t usage_rate(struct usage *usage, const struct usage_stream_asked *asked, int64_t now_ms);
 
+/* Tickets below this number have been judged, in commits that have succeeded. */
+uint32_t usage_judged(const struct usage *usage);
+
 /* After the commit: what became of it. */
 enum usage_verdict { USAGE_KNOWN, USAGE_NEW, USAGE_REJECTED, USAGE_FAILED };
 enum usage_verdict usage_verdict(const struct usage *usage, uint32_t ticket);

@@ -40,6 +40,7 @@ bool asked_take(struct asked *asked, uint32_t ticket)
 void asked_clear(struct asked *asked)
 {
 	asked->n = 0;
+	asked->judged = 0;
 	asked->n_budgets = 0;
 }
 
@@ -132,6 +133,11 @@ uint32_t usage_rate(struct usage *usage, const struct usage_stream_asked *asked,
 
 	item->ticket = new_ticket(&usage->asked, 0);
 	return item->ticket;
+}
+
+uint32_t usage_judged(const struct usage *usage)
+{
+	return (uint32_t)usage->asked.judged;
 }
 
 enum usage_verdict usage_verdict(const struct usage *usage, uint32_t ticket)

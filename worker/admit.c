@@ -425,6 +425,16 @@ bool admit_waiting(const struct admit *admit)
 	return admit->n_waiting > 0;
 }
 
+bool admit_judged(const struct admit *admit)
+{
+	const struct waiting *last;
+
+	if (admit->n_waiting == 0)
+		return false;
+	last = &admit->waiting[admit->n_waiting - 1];
+	return last->ticket + last->n <= usage_judged(admit->o.usage);
+}
+
 static void count_verdict(struct admit *admit, enum usage_verdict verdict)
 {
 	switch (verdict) {
@@ -486,8 +496,12 @@ static void answer_one(struct admit *admit, const struct waiting *waiting, int e
 
 void admit_answer(struct admit *admit, int err)
 {
-	for (size_t i = 0; i < admit->n_waiting; i++)
-		answer_one(admit, &admit->waiting[i], err);
+	for (size_t i = 0; i < admit->n_waiting; i++) {
+		const struct waiting *waiting = &admit->waiting[i];
+		bool judged = waiting->ticket + waiting->n <= usage_judged(admit->o.usage);
+
+		answer_one(admit, waiting, judged ? 0 : err);
+	}
 	admit->n_waiting = 0;
 	usage_questions_end(admit->o.usage);
 }

@@ -40,9 +40,13 @@ void admit_open(const struct admit_options *options, struct admit **out);
 /* Somebody waits for an answer: commit, then admit_answer. */
 bool admit_waiting(const struct admit *admit);
 
+/* The same, but a commit has been made since: only answers are missing. */
+bool admit_judged(const struct admit *admit);
+
 /*
- * After the commit: err 0, and the verdicts are in usage; else nothing of what was
- * asked was done, and the reason why.  Ends the questions (usage_questions_end).
+ * After the commit: err 0, and the verdicts are in usage; else nothing was done of
+ * what has not been judged before, and the reason why.  Ends the questions
+ * (usage_questions_end).
  */
 void admit_answer(struct admit *admit, int err);
 

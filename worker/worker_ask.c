@@ -56,7 +56,8 @@ static void before_sleep(struct ev_loop *loop, ev_prepare *prepare, int events)
 	if (!admit_waiting(worker->admit))
 		return;
 	err = may_ask(worker);
-	if (!err)
+	if (!err &&
+		!admit_judged(worker->admit)) /* a batch of records may have been full just now */
 		err = replay_ask(worker->replay);
 	admit_answer(worker->admit, err);
 	replay_asked(worker->replay, err);

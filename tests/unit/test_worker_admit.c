@@ -261,6 +261,38 @@ static void admit_says_why_nothing_was_done(void **state)
 	close(fd);
 }
 
+static void admit_answers_what_an_earlier_commit_has_judged(void **state)
+{
+	struct admit_answer answer;
+	int fd, other;
+
+	(void)state;
+	open_bench();
+	fd = dial();
+	other = dial();
+	b.busy = true;
+	ask(fd, question_of(ADMIT_ADMIT, 9), 0, 1);
+	while (!admit_waiting(b.admit))
+		turn();
+	assert_false(admit_judged(b.admit));
+	assert_int_equal(
+		try_commit(b.usage, now_ms(&b.now), 0), 0); /* with a full batch of records */
+	assert_true(admit_judged(b.admit));
+	ask(other, question_of(ADMIT_ADMIT, 9), 1, 1);
+	while (admit_judged(b.admit))
+		turn();
+	b.busy = false;
+	b.commit_err = ERR_LEASE;
+	assert_true(hear(fd, &answer));
+	assert_int_equal(answer.status, ADMIT_DONE);
+	assert_int_equal(answer.verdicts[0], ADMIT_NEW);
+	assert_true(hear(other, &answer));
+	assert_int_equal(answer.status, ADMIT_NOT_READY);
+	assert_int_equal(usage_meta(b.usage)->streams, 1);
+	close(fd);
+	close(other);
+}
+
 static void admit_cuts_off_garbage_and_serves_the_others(void **state)
 {
 	static char garbage[ADMIT_MESSAGE_MAX + 100];
@@ -377,6 +409,7 @@ int main(void)
 		TEST(admit_gives_rates),
 		TEST(admit_refuses_what_is_not_for_this_store),
 		TEST(admit_says_why_nothing_was_done),
+		TEST(admit_answers_what_an_earlier_commit_has_judged),
 		TEST(admit_cuts_off_garbage_and_serves_the_others),
 		TEST(admit_survives_one_that_asked_and_left),
 		TEST(admit_keeps_answers_for_one_that_does_not_read_and_reads_no_more_of_it),
