@@ -97,11 +97,11 @@ static uint64_t limit_of(
 	return limit;
 }
 
-/* Three numbers for each bucket, in memory that the handle keeps. */
+/* Four numbers for each bucket, in memory that the handle keeps. */
 static int reserve(struct client_buckets *buckets, struct tally *tally)
 {
 	if (tally->counts_cap < buckets->n) {
-		void *grown = reallocarray(tally->counts, buckets->n, 3 * sizeof *tally->counts);
+		void *grown = reallocarray(tally->counts, buckets->n, 4 * sizeof *tally->counts);
 		if (!grown)
 			return ERR_NOMEM;
 		tally->counts = grown;
@@ -110,7 +110,8 @@ static int reserve(struct client_buckets *buckets, struct tally *tally)
 	buckets->read = tally->counts;
 	buckets->streams = buckets->read + buckets->n;
 	buckets->headroom = buckets->streams + buckets->n;
-	memset(buckets->read, 0, 3 * (size_t)buckets->n * sizeof *buckets->read);
+	buckets->sure = buckets->headroom + buckets->n;
+	memset(buckets->read, 0, 4 * (size_t)buckets->n * sizeof *buckets->read);
 	return 0;
 }
 
@@ -168,14 +169,23 @@ uint64_t client_bucket_room(const struct client_buckets *buckets, uint32_t bucke
 	return share == LIMIT_NONE ? TALLY_UNLIMITED : share > streams ? share - streams : 0;
 }
 
-static void take_counts(struct client_buckets *buckets)
+static void take_counts(struct client_buckets *buckets, bool whole)
 {
+	buckets->whole += whole;
 	for (uint32_t i = 0; i < buckets->n; i++) {
 		buckets->streams[i] = client_add(buckets->streams[i], buckets->read[i]);
+		if (whole)
+			buckets->sure[i] = client_add(buckets->sure[i], buckets->read[i]);
 		if (buckets->by_partition)
 			buckets->headroom[i] =
 				client_add(buckets->headroom[i], client_bucket_room(buckets, i));
 	}
+}
+
+/* It is not ready again yet; what it had counted is all there. */
+static bool is_whole(const struct tally *tally, uint32_t partition)
+{
+	return table_is_whole(&tally->table, partition, table_word_of(&tally->table, partition));
 }
 
 /* 0: ready, or taken as it is because of TALLY_STALE_OK.  Counted: also what is not ready. */
@@ -187,7 +197,7 @@ static int count_partition(
 	int counted =
 		err == ERR_NOT_READY ? client_peek(tally, partition, how->read, how->arg) : err;
 	if (!counted)
-		take_counts(buckets);
+		take_counts(buckets, !err || is_whole(tally, partition));
 	return err;
 }
 
@@ -237,6 +247,19 @@ static uint64_t share_of(const struct client_buckets *buckets, uint64_t limit)
 	return share;
 }
 
+/*
+ * While some are being counted anew, nobody knows how many streams they have: what
+ * is whole may admit its own part of the share, and no more.
+ */
+static uint64_t room_of(
+	const struct client_buckets *buckets, uint32_t bucket, const struct tally_bucket *of)
+{
+	uint64_t part = limits_share(of->limit, buckets->whole, buckets->basis.partitions);
+	uint64_t all = of->share > of->streams ? of->share - of->streams : 0;
+	uint64_t sure = part > buckets->sure[bucket] ? part - buckets->sure[bucket] : 0;
+	return all < sure ? all : sure;
+}
+
 void client_bucket_fill(
 	const struct client_buckets *buckets, uint32_t bucket, struct tally_bucket *out)
 {
@@ -251,7 +274,7 @@ void client_bucket_fill(
 	else if (buckets->by_partition)
 		out->headroom = buckets->headroom[bucket];
 	else
-		out->headroom = out->share > out->streams ? out->share - out->streams : 0;
+		out->headroom = room_of(buckets, bucket, out);
 }
 
 uint64_t client_bucket_headroom(const struct client_buckets *buckets, uint32_t bucket)

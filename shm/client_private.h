@@ -228,6 +228,8 @@ struct client_buckets {
 	uint32_t n;
 	uint64_t *read;	    /* of the partition being read */
 	uint64_t *streams;  /* over all that could be read */
+	uint64_t *sure;	    /* over those that are whole: ready, or have been ready */
+	uint32_t whole;	    /* so many */
 	uint64_t *headroom; /* with limit_scope partition: over all that could be read */
 	struct tally_basis basis;
 };

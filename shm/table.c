@@ -274,6 +274,15 @@ uint64_t table_word_of(const struct table *table, uint32_t partition)
 	return atomic_load_explicit(&slot_of(table, partition)->word, memory_order_acquire);
 }
 
+bool table_is_whole(const struct table *table, uint32_t partition, uint64_t word)
+{
+	uint64_t generation = table_word_generation(word);
+
+	return in_range(table, partition) && generation &&
+	       atomic_load_explicit(&slot_of(table, partition)->whole, memory_order_acquire) ==
+		       generation;
+}
+
 void table_limits_error(const struct table *table, char text[TABLE_TEXT_SIZE])
 {
 	const struct table_head *head = table->head;

@@ -121,7 +121,9 @@ struct table_slot {
 	_Atomic uint64_t death_at;    /* Unix ns */
 	_Atomic uint32_t quarantined; /* offsets that the worker passes over */
 	_Atomic uint32_t retry_in_ms; /* back-off before the next start; 0 = none */
-	uint8_t reserved[64];
+	_Atomic uint64_t
+		whole; /* generation that was ready once: nothing is missing in its store */
+	uint8_t reserved[56];
 };
 _Static_assert(sizeof(struct table_slot) == 128, "file format");
 
@@ -233,6 +235,9 @@ int table_read(const struct table *table, uint32_t partition, struct table_entry
 
 /* The word alone: one acquire load.  0 (free) when out of range. */
 uint64_t table_word_of(const struct table *table, uint32_t partition);
+
+/* The generation that `word` names has been ready: nothing that counts is missing in its store. */
+bool table_is_whole(const struct table *table, uint32_t partition, uint64_t word);
 
 /* The text of table_set_limits_error, whole; "" also when it never stands still. */
 void table_limits_error(const struct table *table, char text[TABLE_TEXT_SIZE]);

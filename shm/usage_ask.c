@@ -152,16 +152,44 @@ uint64_t usage_rate_of(const struct usage *usage, uint32_t ticket)
 	return usage->asked.result[ticket];
 }
 
-void usage_questions_end(struct usage *usage)
+/* So many names, in the order they came, are committed or needed by the batch. */
+static size_t names_used(const struct usage *usage)
+{
+	const struct names *names = &usage->names;
+	size_t used = names->n_committed, at;
+
+	for (size_t i = 0; i < usage->batch.n; i++) {
+		const struct item *item = &usage->batch.items[i];
+
+		at = (size_t)(names_by_id(names, 0, item->tenant) - names->names);
+		if (at >= used)
+			used = at + 1;
+		if (item->policy == 0)
+			continue;
+		at = (size_t)(names_by_id(names, item->tenant + 1, item->policy) - names->names);
+		if (at >= used)
+			used = at + 1;
+	}
+	return used;
+}
+
+/* The commit has failed.  Names that only the questions had must not be written: they need room. */
+static void drop_questions(struct usage *usage)
 {
 	struct batch *batch = &usage->batch;
 	size_t kept = 0;
 
-	/* Not empty when the commit has failed. */
 	for (size_t i = 0; i < batch->n; i++)
 		if (batch->items[i].kind != ITEM_ADMIT)
 			batch->items[kept++] = batch->items[i];
 	batch->n = kept;
 	usage->rates.n = 0;
+	if (names_pending(&usage->names))
+		names_cut(&usage->names, names_used(usage));
+}
+
+void usage_questions_end(struct usage *usage)
+{
+	drop_questions(usage);
 	asked_clear(&usage->asked);
 }

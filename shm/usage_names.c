@@ -259,11 +259,11 @@ void names_commit(struct names *names)
 	names->n_committed = names->n;
 }
 
-void names_reset(struct names *names)
+void names_cut(struct names *names, size_t n)
 {
-	if (names->n == names->n_committed)
+	if (names->n <= n)
 		return;
-	while (names->n > names->n_committed) {
+	while (names->n > n) {
 		const struct name *name = &names->names[--names->n];
 
 		names->texts_len = name->text;
@@ -273,4 +273,9 @@ void names_reset(struct names *names)
 			names->policies[name->scope - 1]--;
 	}
 	table_rebuild(names);
+}
+
+void names_reset(struct names *names)
+{
+	names_cut(names, names->n_committed);
 }

@@ -124,6 +124,9 @@ size_t names_pending(const struct names *names);
 void names_commit(struct names *names);
 void names_reset(struct names *names);
 
+/* Only the first n stay; not fewer than are committed. */
+void names_cut(struct names *names, size_t n);
+
 /* --- usage_sources.c ------------------------------------------------------------------------- */
 
 struct source_value {
@@ -234,7 +237,7 @@ struct asked {
 	uint64_t *result; /* by ticket: enum usage_verdict, or bytes per second */
 	uint32_t *budget; /* by ticket */
 	size_t n, result_cap, budget_cap;
-	size_t judged; /* so many of them in commits that have succeeded */
+	size_t judged;		  /* so many of them in commits that have succeeded */
 	uint64_t *granted, *left; /* by budget; left: in the commit under way */
 	size_t n_budgets, granted_cap, left_cap;
 };

@@ -249,6 +249,8 @@ void part_apply(struct part *part, enum life_action action)
 		do_resume(part);
 		break;
 	case DO_ANNOUNCE:
+		if (part->ready)
+			atomic_store(&part_slot(part)->whole, part->generation);
 		part_show(part, part->ready ? PART_READY : PART_REPLAYING);
 		break;
 	case DO_ABORT:

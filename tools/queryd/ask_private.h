@@ -64,7 +64,7 @@ struct ask_message {
 	enum ask_purpose { FOR_BUDGET, FOR_RENEWAL, FOR_RATES } purpose;
 	struct ledger_bucket *bucket; /* held; NULL unless for a budget */
 	uint64_t reserved;
-	uint32_t n;
+	uint32_t partition, n;
 	uint32_t stream[];
 };
 

@@ -138,6 +138,7 @@ static size_t send_message(struct ask_work *work, const struct ask_part *part,
 	question->n_buckets = question->kind == ADMIT_ADMIT;
 	question->budget[0] = budget_of(errand, taken);
 	struct ask_message *message = new_message(work, streams, taken, errand);
+	message->partition = part->partition;
 	question->id = message->link.id;
 	size_t len = admit_pack(question, asker->packed);
 	must(len);
@@ -415,8 +416,14 @@ void ask_claim_all(struct ask_work *work)
 
 void ask_abandon(struct ask_work *work)
 {
-	while (work->messages)
-		forget_message(work->messages);
+	while (work->messages) {
+		struct ask_message *message = work->messages;
+		/* What a worker has not taken yet is not asked any more: its budget is free. */
+		if (links_withdraw(work->asker->links, message->partition, &message->link))
+			end_message(work->asker, message, 0);
+		else
+			forget_message(message);
+	}
 	for (size_t i = 0; i < work->n_claims; i++) {
 		struct ask_claim *claim = &work->claims[i];
 		if (!claim->queued)

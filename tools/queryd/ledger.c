@@ -246,7 +246,12 @@ static int read_account(struct ledger *ledger, struct account *account)
 		struct ledger_bucket *bucket = bucket_named(account, i, from->policy);
 		bucket->live = true;
 		bucket->share = from->share;
-		bucket->active = from->streams;
+		/* More than is counted where partitions are still being counted. */
+		bucket->active = from->share == TALLY_UNLIMITED || from->headroom == 0
+					 ? from->streams
+					 : from->share - from->headroom;
+		if (from->headroom == 0 && bucket->active < from->share)
+			bucket->active = from->share;
 		bucket->added = 0;
 	}
 	follow_default(account);

@@ -271,6 +271,15 @@ enum link_result links_tell(struct links *links, uint32_t partition, uint64_t ge
 	return result;
 }
 
+bool links_withdraw(struct links *links, uint32_t partition, struct link_message *message)
+{
+	struct link *link = partition < TABLE_CAPACITY ? links->at[partition] : NULL;
+	if (!link || !message->queued)
+		return false;
+	take_out(link, message);
+	return true;
+}
+
 static void write_waiting(struct ev_loop *loop, ev_io *watcher, int events)
 {
 	struct link *link = watcher->data;

@@ -69,6 +69,9 @@ enum link_result links_ask(struct links *links, uint32_t partition, uint64_t gen
 enum link_result links_tell(struct links *links, uint32_t partition, uint64_t generation,
 	const uint8_t *bytes, size_t len);
 
+/* true: the message had not been sent, and is its owner's again. */
+bool links_withdraw(struct links *links, uint32_t partition, struct link_message *message);
+
 /* Ends the connection of a partition unless it is of this generation. */
 void links_keep(struct links *links, uint32_t partition, uint64_t generation);
 
