@@ -211,12 +211,17 @@ $B/variants/newest/tally-queryd: $B/tally-queryd
 	ln -sf ../../tally-queryd $@
 .PHONY: newest
 
+# Of what is only repeated, `make check` does a part; `make system` all of it.
+CHECK_SLICE ?= STEP=3 KILLS=100 EARLY=12 ASSIGNED=6 READY=4 STOPPING=2 MOVES=2 STEPS=40 ZONE_KILLS=40
+
 # --- checks --------------------------------------------------------------------------------------
 
 check: deps kafka-deps test-deps
 	@$(MAKE) --no-print-directory all test-programs
 	@failed=; for t in unit layers samples system check-kafka; do \
-		echo "== $$t"; $(MAKE) --no-print-directory $$t || failed="$$failed $$t"; \
+		echo "== $$t"; \
+		$$([ $$t = system ] && echo env $(CHECK_SLICE)) $(MAKE) --no-print-directory $$t || \
+			failed="$$failed $$t"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "check: FAILED:$$failed"; exit 1; else echo "check: all passed"; fi
 
@@ -248,7 +253,8 @@ system: all test-programs
 
 # On real Kafka: its own tests, and those system tests that do not speak of the embedded broker, with
 # fewer repetitions of what has nothing to do with the broker (SLICE= for all of them).
-SLICE ?= STEP=8 KILLS=60 EARLY=6 ASSIGNED=8 READY=3 STOPPING=2 DOWN=20 STEPS=30 MOVES=2
+SLICE ?= STEP=12 KILLS=40 EARLY=4 ASSIGNED=4 READY=2 STOPPING=1 DOWN=20 MOVES=1 \
+	ZONE_KILLS=20 EMIT_KILLS=6 ADMISSIONS=20000
 KAFKA_TESTS ?= $(sort $(wildcard tests/kafka/[0-9]*.sh)) \
 	$(shell grep -L '^# broker: embedded' $(sort $(wildcard tests/system/[0-9]*.sh)))
 check-kafka: all test-programs

@@ -2,7 +2,7 @@
 # workers die between commit, send and confirmation; one zone dies altogether, and the other has what it had.
 . "$(dirname "$0")/ask.sh"
 
-KILLS=${KILLS:-60}
+ZONE_KILLS=${ZONE_KILLS:-60}
 ADMISSIONS=${ADMISSIONS:-50000}
 options=(limits.max_global_streams_per_user=0 supervisor.restart_max=1s)
 
@@ -51,7 +51,7 @@ A=$PID
 INSTANCE=b ask_start kill-b --tenants 2 --tenant-prefix dying- --streams 0 --rounds 0 --rate 600 --per-request 2 --concurrency 8 --seed $((SEED + 2)) --out "$T/kb.txt"
 BB=$PID
 killed=0 began=$SECONDS
-while [ $killed -lt "$KILLS" ] && [ $((SECONDS - began)) -lt 150 ]; do
+while [ $killed -lt "$ZONE_KILLS" ] && [ $((SECONDS - began)) -lt 150 ]; do
 	if [ $((RANDOM % 2)) = 0 ]; then i=a; else i=b; fi
 	victim=$((RANDOM % 8)) pause=$((RANDOM % 300))
 	sleep "0.$(printf %03d $pause)"
@@ -60,9 +60,9 @@ while [ $killed -lt "$KILLS" ] && [ $((SECONDS - began)) -lt 150 ]; do
 done
 for pid in $A $BB; do kill -TERM "$pid"; wait "$pid"; done
 note "$killed workers killed; a: $(FROM=$T/kill-a.log said accepted failed status14 lost), b: $(FROM=$T/kill-b.log said accepted failed status14 lost)"
-is $killed "$KILLS" 'so many workers were killed'
+is $killed "$ZONE_KILLS" 'so many workers were killed'
 for i in a b; do INSTANCE=$i; wait_ready 8 60; done
-converged "after $KILLS kills both zones count the same" 60
+converged "after $ZONE_KILLS kills both zones count the same" 60
 for i in a b; do
 	grep -E '^stream [0-9]+ dying-' "$T/$i.dump" >"$T/$i.dying.txt"
 	is "$(judge "$T/$i.dying.txt" "$T/ka.txt" "$T/kb.txt")" '' "zone $i: what was accepted is there with all its bytes, nothing twice"

@@ -2,7 +2,7 @@
 # a hole, however often it is killed, and also when its partition is taken away.  Others skip what comes late.
 . "$(dirname "$0")/ask.sh"
 
-KILLS=${KILLS:-15}
+EMIT_KILLS=${EMIT_KILLS:-15}
 broker partitions=4
 options=(produce.interval=60s limits.max_global_streams_per_user=0 supervisor.restart_max=1s)
 start_tallyd a "${options[@]}"
@@ -14,7 +14,7 @@ LOADS=("$PID")
 ask_start known --tenants 2 --tenant-prefix known- --streams 300 --rounds 0 --rate 200 --per-request 5 --concurrency 4 --seed "$SEED"
 LOADS+=("$PID")
 killed=0
-while [ $killed -lt "$KILLS" ]; do
+while [ $killed -lt "$EMIT_KILLS" ]; do
 	sleep "0.$((RANDOM % 1000))"
 	pid=$(fact $((RANDOM % 4)) pid)
 	[ "${pid:-0}" = 0 ] || { kill -KILL "$pid" 2>/dev/null && killed=$((killed + 1)); }
