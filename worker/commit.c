@@ -56,26 +56,35 @@ void commit_release(struct commit *commit)
 	if (!commit->held)
 		return;
 	facts_flag(commit->facts, flag_of(commit->held), false);
-	log_info("commit.resumed", "after=%s held_ms=%llu next=%lld", err_word(commit->held),
-		(unsigned long long)((commit->committed_ns - commit->held_since_ns) / MS),
-		(long long)usage_meta(commit->usage)->next_offset);
+	if (commit->said)
+		log_info("commit.resumed", "after=%s held_ms=%llu next=%lld",
+			err_word(commit->held),
+			(unsigned long long)((host_boot_ns() - commit->held_since_ns) / MS),
+			(long long)usage_meta(commit->usage)->next_offset);
 	commit->held = 0;
+}
+
+/* A worker may be there before the first lease is: nothing is wrong then. */
+static void say_held(const struct commit *commit, int err, unsigned suppressed)
+{
+	log_line(commit->committed_ns || err == ERR_FULL ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
+		"commit.held", "reason=%s next=%lld kept=%zu suppressed=%u action=\"%s\"",
+		err_word(err), (long long)usage_meta(commit->usage)->next_offset,
+		usage_pending(commit->usage), suppressed,
+		err == ERR_FULL ? "sweeping, trying again; make room in run_dir or raise "
+				  "store.map_size"
+				: "trying again until there is a lease");
 }
 
 void commit_hold(struct commit *commit, int err)
 {
+	unsigned more;
+
 	if (commit->held != err) {
 		if (commit->held)
 			facts_flag(commit->facts, flag_of(commit->held), false);
 		facts_flag(commit->facts, flag_of(err), true);
-		/* A worker may be there before the first lease is: nothing is wrong then. */
-		log_line(commit->committed_ns || err == ERR_FULL ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
-			"commit.held", "reason=%s next=%lld kept=%zu action=\"%s\"", err_word(err),
-			(long long)usage_meta(commit->usage)->next_offset,
-			usage_pending(commit->usage),
-			err == ERR_FULL ? "sweeping, trying again; make room in run_dir or "
-					  "raise store.map_size"
-					: "trying again until there is a lease");
+		commit->said = false;
 		commit->held = err;
 		commit->held_since_ns = host_boot_ns();
 		commit->held_ms = HELD_MIN_MS;
@@ -83,6 +92,10 @@ void commit_hold(struct commit *commit, int err)
 		commit->held_ms *= 2;
 		if (commit->held_ms > HELD_MAX_MS)
 			commit->held_ms = HELD_MAX_MS;
+	}
+	if (!commit->said && log_limit_pass(&commit->held_limit, 10000, &more)) {
+		commit->said = true;
+		say_held(commit, err, more);
 	}
 	commit->retry_ns = host_boot_ns() + commit->held_ms * MS;
 }

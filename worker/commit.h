@@ -12,6 +12,7 @@
 #include "now.h"
 
 #include "shm/handoff.h"
+#include "shm/log.h"
 #include "shm/table.h"
 #include "shm/usage.h"
 
@@ -27,6 +28,8 @@ struct commit {
 	uint64_t retry_ns;     /* when to try again, while held */
 	uint64_t committed_ns; /* end of the last commit */
 	/* private */
+	struct log_limit held_limit; /* one that comes and goes is not said each time */
+	bool said;		     /* that it is held */
 	uint64_t held_since_ns;
 	uint32_t held_ms;
 };
