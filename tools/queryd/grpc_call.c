@@ -410,8 +410,12 @@ static void on_deadline(struct ev_loop *loop, ev_timer *timer, int revents)
 	struct grpc_call *call = timer->data;
 	struct conn *conn = call->conn;
 
-	(void)loop, (void)revents;
-	server_turn(conn->server);
+	(void)revents;
+	if (server_turn(conn->server) < call->deadline_ns) { /* the loop's clock was behind when it was set */
+		ev_timer_set(timer, (double)(call->deadline_ns - conn->server->now_ns) / 1e9, 0);
+		ev_timer_start(loop, timer);
+		return;
+	}
 	if (call->state == CALL_GONE || conn->state != CONN_OPEN)
 		return;
 	call_fail_and_tell(call, GRPC_DEADLINE_EXCEEDED, "the time that the client gave is over");

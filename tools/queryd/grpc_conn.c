@@ -22,6 +22,7 @@
 #include "grpc_private.h"
 
 #include "shm/check.h"
+#include "shm/host.h"
 #include "shm/log.h"
 
 #define LINGER_MS	 2000
@@ -29,6 +30,7 @@
 #define LOG_EVERY_MS	 1000
 #define GOAWAY_SIZE	 17
 #define GOAWAY_WORDS_MAX 64
+#define TURN_NS	 UINT64_C(2000000) /* of handlers, before others have their turn */
 
 static const char http1_answer[] = "HTTP/1.1 400 Bad Request\r\n"
 				   "Content-Type: text/plain; charset=utf-8\r\n"
@@ -38,6 +40,7 @@ static const char http1_answer[] = "HTTP/1.1 400 Bad Request\r\n"
 				   "the port of query.http_listen\n";
 
 static void on_io(struct ev_loop *loop, ev_io *io, int revents);
+static void on_again(struct ev_loop *loop, ev_timer *timer, int revents);
 
 /* --- start and end ----------------------------------------------------------------------------- */
 
@@ -73,7 +76,8 @@ void conn_new(struct grpc_server *server, int fd)
 	for (size_t i = 0; i < CALL_STATES; i++)
 		TAILQ_INIT(&conn->calls[i]);
 	ev_io_init(&conn->io, on_io, fd, EV_READ);
-	conn->io.data = conn;
+	ev_timer_init(&conn->again, on_again, 0., 0.);
+	conn->io.data = conn->again.data = conn;
 	TAILQ_INSERT_TAIL(&server->conns, conn, link);
 	server->facts.accepted++;
 	server->facts.connections++;
@@ -92,6 +96,7 @@ void conn_doom(struct conn *conn)
 	enter(conn, CONN_DOOMED);
 	ev_io_stop(server->options.loop, &conn->io);
 	ev_clear_pending(server->options.loop, &conn->io);
+	ev_timer_stop(server->options.loop, &conn->again);
 	TAILQ_REMOVE(&server->conns, conn, link);
 	TAILQ_INSERT_TAIL(&server->doomed, conn, link);
 	ev_timer_start(server->options.loop, &server->reap);
@@ -386,11 +391,14 @@ static void read_some(struct conn *conn)
 static void settle(struct conn *conn)
 {
 	struct grpc_call *call;
+	uint64_t until;
 
 	while ((call = TAILQ_FIRST(&conn->calls[CALL_GONE])) != NULL)
 		call_drop(call);
 	conn->held = conn->server->options.gather;
-	while (conn->state == CONN_OPEN && (call = TAILQ_FIRST(&conn->calls[CALL_READY])) != NULL)
+	until = host_boot_ns() + TURN_NS;
+	while (conn->state == CONN_OPEN && host_boot_ns() < until &&
+		(call = TAILQ_FIRST(&conn->calls[CALL_READY])) != NULL)
 		call_handle(call);
 	conn->held = false;
 }
@@ -403,8 +411,10 @@ static void finish_turn(struct conn *conn)
 		settle(conn);
 	if (is_over(conn))
 		linger(conn);
-	if (conn->more && conn->out == NULL)
-		ev_feed_event(conn->server->options.loop, &conn->io, EV_READ);
+	/* In the loop's next round: an event that is fed comes before all that wait. */
+	if (conn->state != CONN_DOOMED &&
+		((conn->more && conn->out == NULL) || !TAILQ_EMPTY(&conn->calls[CALL_READY])))
+		ev_timer_start(conn->server->options.loop, &conn->again);
 }
 
 static void shake(struct conn *conn)
@@ -438,9 +448,18 @@ static void on_io(struct ev_loop *loop, ev_io *io, int revents)
 		return;
 	if (conn->out != NULL)
 		write_kept(conn);
-	if (conn->out == NULL && conn->state != CONN_DOOMED)
+	if (conn->out == NULL && conn->state != CONN_DOOMED &&
+		TAILQ_EMPTY(&conn->calls[CALL_READY]))
 		read_some(conn);
 	finish_turn(conn);
+}
+
+static void on_again(struct ev_loop *loop, ev_timer *timer, int revents)
+{
+	struct conn *conn = timer->data;
+
+	(void)revents;
+	on_io(loop, &conn->io, EV_READ);
 }
 
 /* --- time -------------------------------------------------------------------------------------- */

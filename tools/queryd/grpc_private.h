@@ -139,6 +139,7 @@ struct conn {
 	uint64_t used_ns;  /* last end of a call, or start */
 	struct wire wire;
 	ev_io io;
+	ev_timer again;
 	nghttp2_session *session;
 	uint8_t *out; /* what the socket did not take; NULL = nothing */
 	size_t out_at, out_len;
