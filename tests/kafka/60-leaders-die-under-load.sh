@@ -52,10 +52,13 @@ is $? 0 'each record was delivered in the end'
 written=$(sed -n 's/^records=\([0-9]*\) .*/\1/p' "$T/load.log")
 eventually 'and was counted, once' records "^$written\$"
 same_as_oracle 'the stores hold what the log says'
-# The log's own content, by what the producer was told: partition and offset of each record.
-cut -f 1,2 "$T/written.txt" | sort >"$T/told.txt"
+# The log's own content, by what the producer was told: partition and offset of each record.  Of one that
+# a broker had already when it came again (a leader died before it had answered), it tells no offset: -1001.
+cut -f 1,2 "$T/written.txt" | grep -v -e '-1001$' | sort >"$T/told.txt"
 cut -f 1,2 "$T/log.txt" | sort >"$T/there.txt"
-same "$T/told.txt" "$T/there.txt" 'the log holds each record that was acknowledged, once'
+is "$(comm -23 "$T/told.txt" "$T/there.txt")" '' 'the log holds each record that was acknowledged'
+is "$(comm -13 "$T/told.txt" "$T/there.txt" | cut -f 1)" \
+	"$(cut -f 1,2 "$T/written.txt" | grep -e '-1001$' | cut -f 1 | sort)" 'and none twice'
 is "$(fields "$(facts)" restarts | sum)" 0 'no worker was started anew'
 is "$(fields "$(facts)" gaps | sum)" 0 'no gap is reported'
 is "$(status_json | jq .lost_events)" 0 'the group was never lost'
