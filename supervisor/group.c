@@ -41,7 +41,7 @@ struct group {
 	rd_kafka_queue_t *queue;
 	struct topic *topic;
 	ev_io wake, topic_wake;
-	ev_timer drain_timer;
+	ev_timer drain_timer, more;
 	int fd;
 	unsigned unanswered; /* revocations handed out and not yet acknowledged */
 	bool subscribed, member, closing, closed, fatal;
@@ -282,9 +282,6 @@ static void on_event(struct group *group, rd_kafka_event_t *event)
 	case RD_KAFKA_EVENT_REBALANCE:
 		on_rebalance(group, event);
 		break;
-	case RD_KAFKA_EVENT_STATS:
-		on_stats(group, event);
-		break;
 	case RD_KAFKA_EVENT_ERROR:
 		on_error(group, event);
 		break;
@@ -304,18 +301,37 @@ static void check_closed(struct group *group)
 	group->on.closed(group->on.arg);
 }
 
+/* Of several statistics the last one says all; of a thousand partitions one is a megabyte. */
 static void drain(struct group *group)
 {
-	rd_kafka_event_t *event;
+	rd_kafka_event_t *event, *stats = NULL;
 	int n = 0;
 	while (n++ < DRAIN_MAX && (event = rd_kafka_queue_poll(group->queue, 0))) {
+		if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_STATS) {
+			if (stats)
+				rd_kafka_event_destroy(stats);
+			stats = event;
+			continue;
+		}
 		on_event(group, event);
 		rd_kafka_event_destroy(event);
 	}
+	if (stats) {
+		on_stats(group, stats);
+		rd_kafka_event_destroy(stats);
+	}
 	group->polled_at = host_boot_ns();
+	/* A timer: others have their turn before it, which they have not before a fed event. */
 	if (n > DRAIN_MAX)
-		ev_feed_event(group->loop, &group->wake, EV_READ); /* let others have a turn */
+		ev_timer_start(group->loop, &group->more);
 	check_closed(group);
+}
+
+static void on_more(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	(void)loop;
+	(void)revents;
+	drain(w->data);
 }
 
 static void on_wake(struct ev_loop *loop, ev_io *w, int revents)
@@ -393,6 +409,8 @@ static void watch(struct group *group)
 	rd_kafka_queue_io_event_enable(group->queue, group->fd, &one, sizeof one);
 	ev_io_init(&group->wake, on_wake, group->fd, EV_READ);
 	ev_timer_init(&group->drain_timer, on_drain_timer, 0.2, 0.2);
+	ev_timer_init(&group->more, on_more, 0., 0.);
+	group->more.data = group;
 	ev_io_init(&group->topic_wake, on_topic, topic_fd(group->topic), EV_READ);
 	group->wake.data = group->drain_timer.data = group->topic_wake.data = group;
 	ev_io_start(group->loop, &group->wake);
@@ -493,6 +511,7 @@ static void unwatch(struct group *group)
 {
 	ev_io_stop(group->loop, &group->wake);
 	ev_timer_stop(group->loop, &group->drain_timer);
+	ev_timer_stop(group->loop, &group->more);
 	ev_io_stop(group->loop, &group->topic_wake);
 	rd_kafka_queue_io_event_enable(group->queue, -1, NULL, 0);
 }

@@ -29,10 +29,15 @@ static const char document[] =
 	"\"state\":\"%s\", \"stateage\":6300000, \"outbuf_cnt\":0, \"waitresp_cnt\":%s, "
 	"\"tx\":8, \"txbytes\":601, \"txerrs\":0, \"txidle\":%s, \"rx\":8, \"rxbytes\":1210, "
 	"\"rxidle\":%s, \"req\": { \"JoinGroup\":1, \"Heartbeat\":2, \"SyncGroup\":1, "
-	"\"ApiVersion\":2 }, \"toppars\":{ } } }, \"topics\":{ }, "
+	"\"ApiVersion\":2 }, \"toppars\":{ } } }, \"topics\":{%s}, "
 	"\"cgrp\": { \"state\": \"up\", \"stateage\": 6489, \"join_state\": \"%s\", "
 	"\"rebalance_age\": 3487, \"rebalance_cnt\": 1, \"rebalance_reason\": \"Metadata for "
 	"subscribed topic(s) has changed\", \"assignment_size\": 4 } , \"tx\":8, \"rx\":8 }";
+
+/* A partition as librdkafka tells of it, with what could mislead who looks for its end. */
+#define TOPICS                                                                                     \
+	" \"tally\": { \"topic\":\"ta}lly\\\"{\", \"partitions\":{ \"0\": { \"partition\":0, "     \
+	"\"fetch_state\":\"active\" } , \"-1\": { \"partition\":-1 } } } "
 
 struct sample {
 	const char *ts, *state, *waiting, *txidle, *rxidle, *join;
@@ -42,8 +47,8 @@ static const struct sample steady = {"2103593548", "UP", "0", "484422", "484423"
 
 static size_t print(char json[4096], const struct sample *s)
 {
-	int n = snprintf(
-		json, 4096, document, s->ts, s->state, s->waiting, s->txidle, s->rxidle, s->join);
+	int n = snprintf(json, 4096, document, s->ts, s->state, s->waiting, s->txidle, s->rxidle,
+		TOPICS, s->join);
 	assert_in_range(n, 100, 4095);
 	return (size_t)n;
 }
