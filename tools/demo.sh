@@ -2,6 +2,8 @@
 # demo.sh - Tally at work: a broker, a load, a supervisor with its workers, and what one can see.
 #
 #	tally-load -> tally-broker -> tallyd -> 8 x tally-worker -> stores -> tally-queryd, tallyctl
+#	                                             ^                             |
+#	                                             '---- may they come in? ------'
 #
 # Goes on until Ctrl-C, or for DEMO_SECONDS.  All it starts has ended and all it wrote is gone
 # when it returns.  Run by: make demo.
@@ -67,6 +69,10 @@ count() { "$B/tallyctl" -d "$T/run" --json status 2>/dev/null | jq "$1"; }
 owned() { [ "$(count .owned)" -gt 0 ]; }
 all_ready() { [ "$(count .ready)" = 8 ]; }
 address() { cat "$T/run/query.http"; }
+grpc_address() { cat "$T/run/query.grpc"; }
+ctl() { "$B/tallyctl" -d "$T/run" "$@"; }
+worker() { count ".partitions[] | select(.partition == $1 and .ready) | .pid"; }
+other_worker() { local pid; pid=$(worker "$1") && [ -n "$pid" ] && [ "$pid" != "$2" ]; }
 
 say 'A broker with a topic of 8 partitions'
 start broker "$B/tally-broker" --die-with-parent=$$ --topic tally:8 --ready-file "$T/broker.ready"
@@ -75,11 +81,17 @@ BROKERS=$(head -n 1 "$T/broker.ready")
 echo "$BROKERS"
 
 say '60,000 records of 6 tenants, over the last 100 minutes'
+echo '(20 broken ones and 200 that are too old are mixed in on purpose: they are counted, and stop nothing)'
 load=("$B/tally-load" --brokers "$BROKERS" --topic tally --tenants 6 --policies 2 --streams 2000
 	--popularity zipf:1.05)
 "${load[@]}" --records 60000 --spread 100m --broken undecodable=20,too_old=200 >>"$T/load.log" 2>&1 ||
 	fail 'the load could not be written'
 
+cat >"$T/limits.yaml" <<END
+overrides:
+  guest:
+    max_global_streams_per_user: 3
+END
 cat >"$T/tally.yaml" <<END
 run_dir: $T/run
 instance: demo
@@ -92,8 +104,11 @@ kafka:
   heartbeat_interval: 300ms
   properties:
     fetch.wait.max.ms: 10
+limits:
+  file: $T/limits.yaml
 query:
   http_listen: 127.0.0.1:${DEMO_PORT:-0}
+  grpc_listen: 127.0.0.1:0
 END
 
 say 'tallyd, with a worker for each partition'
@@ -108,21 +123,54 @@ TALLYD=$PID
 wait_for 60 all_ready || fail 'not all partitions became ready'
 start load "${load[@]}" --rate 2000 --seed 2
 
-"$B/tallyctl" -d "$T/run" status
+wait_for 10 address && wait_for 10 grpc_address || fail 'the query process did not come up'
+
+ctl status
 say 'Tenants with most active streams'
-"$B/tallyctl" -d "$T/run" top
-wait_for 10 address
+ctl top
+
+say 'Five new streams of a tenant that may have three'
+echo "$ tallyctl check --admit guest 1 2 3 4 5"
+ctl check --admit guest 1 2 3 4 5
+echo "$ tallyctl explain guest | tail -n 1"
+ctl explain guest | tail -n 1
+
+dead=$(worker 1)
+say "The worker of stream 1 is killed (pid $dead) and started again: nothing is forgotten"
+kill -KILL "$dead"
+wait_for 20 other_worker 1 "$dead" || fail 'the worker did not come back'
+echo "$ tallyctl check --admit guest 1 4"
+ctl check --admit guest 1 4
+echo "$ tallyctl explain guest | tail -n 1"
+ctl explain guest | tail -n 1
+
+say "Ask it yourself: gRPC on $(grpc_address) (proto.IngestLimits, proto.IngestLimitsFrontend), or over HTTP:"
+echo "    curl -H 'Content-Type: application/json' http://$(address)/api/v1/exceeds-limits \\"
+echo "         -d '{\"tenant\":\"guest\",\"streams\":[{\"streamHash\":\"1\"},{\"streamHash\":\"6\"}]}'"
 say "Look inside: http://$(address)/api/v1/partitions"
 echo "             http://$(address)/api/v1/tenants/tenant-0    http://$(address)/metrics"
 echo "             $B/tallyctl -d $T/run status"
 echo
-if [ -n "${DEMO_SECONDS:-}" ]; then echo "The load goes on for $DEMO_SECONDS s."; else echo 'The load goes on until Ctrl-C.'; fi
+if [ -n "${DEMO_SECONDS:-}" ]; then
+	echo "The load goes on for $DEMO_SECONDS s."
+else
+	echo 'The load goes on until Ctrl-C.'
+fi
 
-end=$((SECONDS + ${DEMO_SECONDS:-2147483647}))
+begin=$SECONDS
+next=$((begin + 5))
+end=$((begin + ${DEMO_SECONDS:-2147483647}))
 while [ $SECONDS -lt $end ]; do
 	alive "$TALLYD" || fail 'tallyd has ended'
+	if [ -n "${DEMO_SECONDS:-}" ] && [ $SECONDS -ge $next ]; then
+		next=$((next + 5))
+		printf '%3d s: %s records a second, %s of 8 partitions ready\n' $((SECONDS - begin)) \
+			"$(count '[.partitions[].stats.records_per_sec] | add')" "$(count .ready)"
+	fi
 	sleep 0.5
 done
 say 'The end'
-"$B/tallyctl" -d "$T/run" status
+ctl status
+say 'Tenants with most active streams'
+ctl top
 exit 0
