@@ -57,7 +57,19 @@ static void count_slots(struct tally *tally, struct tally_instance *out)
 	}
 }
 
-static void copy_limits(const struct tally *tally, struct tally_instance *out)
+/* What holds for a tenant without an entry: in the file itself. */
+static void copy_defaults(struct tally *tally, struct tally_instance *out)
+{
+	struct client_buckets buckets;
+	out->limits_default = -1;
+	if (client_buckets_start(&buckets, tally, ""))
+		return;
+	uint64_t streams = buckets.entry.streams;
+	out->limits_default = streams == LIMIT_NONE ? 0 : (int64_t)streams;
+	out->limits_dry_run = buckets.entry.dry_run;
+}
+
+static void copy_limits(struct tally *tally, struct tally_instance *out)
 {
 	const struct table_head *head = tally->table.head;
 	char text[TABLE_TEXT_SIZE];
@@ -70,6 +82,56 @@ static void copy_limits(const struct tally *tally, struct tally_instance *out)
 	out->limits_loaded_at_ms = (int64_t)LOAD(limits_loaded_at);
 	out->limits_refused = LOAD(limits_refused);
 	out->limits_tenants = LOAD(limits_tenants);
+	copy_defaults(tally, out);
+}
+
+/* ------------------------------------------------------------------ the query processes */
+
+static const char *signal_word(int signal)
+{
+	return signal > 0 ? sigabbrev_np(signal) : NULL;
+}
+
+static void describe_query_death(const struct table_head *head, char *to, size_t size)
+{
+	int32_t code = LOAD(query_death_code);
+	const char *word;
+	*to = 0;
+	switch (LOAD(query_death)) {
+	case DEATH_EXIT:
+		snprintf(to, size, "exit %" PRId32, code);
+		return;
+	case DEATH_SIGNAL:
+		word = signal_word(code);
+		if (word)
+			snprintf(to, size, "SIG%s", word);
+		else
+			snprintf(to, size, "signal %" PRId32, code);
+		return;
+	case DEATH_SPAWN:
+		word = code ? strerrordesc_np(code) : NULL;
+		put_word(to, size, word ? word : "it cannot be started");
+		return;
+	default:
+		return;
+	}
+}
+
+_Static_assert(TALLY_QUERY_MAX == TABLE_QUERY_MAX, "public copy");
+
+static void copy_query(const struct tally *tally, struct tally_instance *out)
+{
+	const struct table_head *head = tally->table.head;
+	out->query_pid = LOAD(query_pid);
+	out->query_restarts = LOAD(query_restarts);
+	out->query_processes = LOAD(query_processes);
+	for (uint32_t i = 0; i < TALLY_QUERY_MAX; i++) {
+		uint32_t pid = LOAD(query_pids[i]);
+		if (pid)
+			out->query_pids[out->query_alive++] = pid;
+	}
+	describe_query_death(head, out->query_death, sizeof out->query_death);
+	out->query_died_at_ms = (int64_t)(LOAD(query_died_at) / 1000000);
 }
 
 int tally_instance(struct tally *tally, struct tally_instance *out)
@@ -94,8 +156,7 @@ int tally_instance(struct tally *tally, struct tally_instance *out)
 	out->window_minutes = tally->window;
 	out->rate_minutes = tally->rate;
 	out->supervisor_pid = head->supervisor_pid;
-	out->query_pid = LOAD(query_pid);
-	out->query_restarts = LOAD(query_restarts);
+	copy_query(tally, out);
 	out->rebalances = LOAD(rebalances);
 	out->lost_events = LOAD(lost_events);
 	out->started_at_ms = (int64_t)(head->started_at / 1000000);
@@ -124,7 +185,7 @@ static void describe_death(const struct table_entry *entry, struct tally_partiti
 		return;
 	case DEATH_SIGNAL:
 	case DEATH_HANG:
-		word = entry->death_code > 0 ? sigabbrev_np(entry->death_code) : NULL;
+		word = signal_word(entry->death_code);
 		if (word)
 			snprintf(to, size, "SIG%s", word);
 		else if (entry->death == DEATH_SIGNAL)

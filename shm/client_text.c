@@ -70,8 +70,10 @@ const char *tally_error(int err)
 	case TALLY_ENAMESPACE:
 		return "tallyd runs in another PID namespace; read from its own, or ask "
 		       "tally-queryd";
-	default:
+	case TALLY_EIO:
 		return "the operating system refused";
+	default:
+		return "an error code that this version does not know";
 	}
 }
 

@@ -188,6 +188,15 @@ static int fail_file(const char *path, struct config_error *error, const char *w
 	return err;
 }
 
+static int fail_errno(const char *path, struct config_error *error)
+{
+	struct config_source source = {.name = path, .error = error};
+	int err = errno;
+
+	config_fail(&source, 0, NULL, "%s; %s", strerror(err), config_file_action(err));
+	return err_from_errno(err);
+}
+
 /* Gives the file's text; at most FILE_SIZE_MAX, with room for one more to see that it is too long.
  */
 static int read_text(int fd, const char *path, char **text, size_t *len, struct config_error *error)
@@ -202,7 +211,7 @@ static int read_text(int fd, const char *path, char **text, size_t *len, struct 
 		if (n < 0 && errno == EINTR)
 			n = 1;
 		else if (n < 0)
-			return fail_file(path, error, strerror(errno), err_from_errno(errno));
+			return fail_errno(path, error);
 		else
 			*len += (size_t)n;
 	}
@@ -223,9 +232,9 @@ int config_load(const char *path, struct config *config, struct config_error *er
 
 	config_defaults(config);
 	if (fd < 0)
-		return fail_file(path, error, strerror(errno), err_from_errno(errno));
+		return fail_errno(path, error);
 	if (fstat(fd, &st) < 0)
-		err = fail_file(path, error, strerror(errno), err_from_errno(errno));
+		err = fail_errno(path, error);
 	else if (!S_ISREG(st.st_mode))
 		err = fail_file(path, error, "is not a regular file", ERR_INVALID);
 	else

@@ -105,6 +105,7 @@ struct config {
 	uint64_t grpc_max_message;		   /* query.grpc_max_message: bytes */
 	uint32_t grpc_connections;		   /* query.grpc_connections: of each process */
 	uint32_t grpc_streams;			   /* query.grpc_streams: of a connection */
+	uint32_t grpc_tls_lines[3]; /* where the three files are written; 0 = nowhere */
 	char peers[1024]; /* query.peers: gRPC addresses of other instances, host:port, commas */
 };
 
@@ -181,6 +182,18 @@ const char *config_nearest_of(const char *name, const char *const *names, size_t
  * process has no use for them, so config_load does not look.
  */
 int config_files_check(const struct config *config, struct config_error *error);
+
+/*
+ * The files of query.grpc_tls_*: are they there, and PEM?  What is in the PEM is left to
+ * the query process.
+ */
+int config_tls_files_check(const struct config *config, struct config_error *error);
+
+/*
+ * Names of the options that differ, "kafka.topic,query.peers", cut to fit.  Gives how many;
+ * a map counts as one.
+ */
+size_t config_differences(const struct config *a, const struct config *b, char *names, size_t size);
 
 /* --print-config: every option with section, default, unit, bounds and prose: a valid tally.yaml.
  */

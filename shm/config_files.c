@@ -1,10 +1,12 @@
 /*
- * config_files.c - the files that properties name, like ssl.ca.location: can they be opened?
+ * config_files.c - the files that options name: can they be opened?
  *
  *	kafka.properties    ssl.ca.location: /nope --> "cannot read /nope: No such file ..."
+ *	query.grpc_tls_*    /nope                  --> "/nope: No such file ..."
  *
- * librdkafka opens them too, and says it in OpenSSL's words.  What is in them is
- * left to it.
+ * librdkafka and the query process open them too: the one says it in OpenSSL's
+ * words, the other where nobody looks.  What is in them is left to these two, but
+ * that it is PEM at all.
  *
  * Runs in: supervisor, tests.
  */
@@ -12,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -74,5 +77,95 @@ int config_files_check(const struct config *config, struct config_error *error)
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]) && !err; i++)
 		err = check(config, &files[i], error);
+	return err;
+}
+
+/* --- query.grpc_tls_* ------------------------------------------------------------------------- */
+
+#define PEM_MAX ((size_t)1 << 20) /* looked through */
+
+struct pem_file {
+	const char *option, *path;
+	unsigned line;
+	const char *kind, *label; /* of the block that it must have; the end of its name */
+};
+
+/* "-----BEGIN EC PRIVATE KEY-----" at the beginning of a line. */
+static bool has_block(const char *text, size_t len, const char *label)
+{
+	static const char begin[] = "-----BEGIN ";
+	const char *at = text, *end = text + len;
+	size_t label_len = strlen(label);
+
+	while ((at = memmem(at, (size_t)(end - at), begin, sizeof(begin) - 1))) {
+		const char *name = at + sizeof(begin) - 1;
+		const char *stop = memmem(name, (size_t)(end - name), "-----", 5);
+
+		if (stop && !memchr(name, '\n', (size_t)(stop - name)) &&
+			(size_t)(stop - name) >= label_len && (at == text || at[-1] == '\n') &&
+			memcmp(stop - label_len, label, label_len) == 0)
+			return true;
+		at = name;
+	}
+	return false;
+}
+
+/* 0, or the errno; *pem when it has the block. */
+static int look_into(const char *path, const char *label, bool *pem)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	char *text = malloc(PEM_MAX);
+	size_t len = 0;
+	ssize_t n = 1;
+	int err = fd < 0 ? errno : text ? 0 : ENOMEM;
+
+	while (!err && n > 0 && len < PEM_MAX) {
+		n = read(fd, text + len, PEM_MAX - len);
+		if (n < 0)
+			err = errno;
+		else
+			len += (size_t)n;
+	}
+	*pem = !err && has_block(text, len, label);
+	if (text)
+		explicit_bzero(text, len);
+	free(text);
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+static int check_pem(
+	const struct config *config, const struct pem_file *file, struct config_error *error)
+{
+	struct config_source source = {.name = config->source, .error = error};
+	bool pem;
+	int err = file->path[0] ? look_into(file->path, file->label, &pem) : 0;
+
+	if (!file->path[0] || (!err && pem))
+		return 0;
+	if (err)
+		return config_fail(&source, file->line, file->option, "%.200s: %s; %s", file->path,
+			strerror(err), config_file_action(err));
+	return config_fail(&source, file->line, file->option,
+		"%.200s: is no %s in PEM; it must have a line -----BEGIN %s-----", file->path,
+		file->kind, file->label);
+}
+
+int config_tls_files_check(const struct config *config, struct config_error *error)
+{
+	const uint32_t *lines = config->grpc_tls_lines;
+	const struct pem_file of[] = {
+		{"query.grpc_tls_cert", config->grpc_tls_cert, lines[0], "certificate",
+			"CERTIFICATE"},
+		{"query.grpc_tls_key", config->grpc_tls_key, lines[1], "private key",
+			"PRIVATE KEY"},
+		{"query.grpc_tls_client_ca", config->grpc_tls_client_ca, lines[2], "certificate",
+			"CERTIFICATE"},
+	};
+	int err = 0;
+
+	for (size_t i = 0; i < sizeof(of) / sizeof(*of) && !err; i++)
+		err = check_pem(config, &of[i], error);
 	return err;
 }

@@ -8,6 +8,7 @@
 #include "shm/config_table.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "shm/check.h"
 
@@ -161,8 +162,26 @@ static int check_shared(struct config_source *source, const struct config *confi
 	return 0;
 }
 
+/* The same address twice: the second of them could not listen. */
+static int check_addresses(struct config_source *source, const struct config *config)
+{
+	char http[CONFIG_TEXT_SIZE], grpc[CONFIG_TEXT_SIZE];
+	uint16_t http_port, grpc_port;
+	unsigned line = line_of(source, "query", "grpc_listen");
+
+	if (config_listen_split(config->http_listen, http, sizeof(http), &http_port) ||
+		config_listen_split(config->grpc_listen, grpc, sizeof(grpc), &grpc_port) ||
+		!grpc_port || grpc_port != http_port || strcasecmp(grpc, http) != 0)
+		return 0;
+	return config_fail(source, line ? line : line_of(source, "query", "http_listen"),
+		"query.grpc_listen",
+		"%.200s%s is the address of query.http_listen, too; write another port for one of "
+		"them",
+		config->grpc_listen, line ? "" : " (the default)");
+}
+
 /* Files for TLS that make no sense without another one. */
-static int check_tls(struct config_source *source, const struct config *config)
+static int check_tls(struct config_source *source, struct config *config)
 {
 	const struct {
 		const char *key, *value, *other, *other_value;
@@ -176,6 +195,7 @@ static int check_tls(struct config_source *source, const struct config *config)
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
 		char name[CONFIG_VALUE_SIZE];
 
+		config->grpc_tls_lines[i] = line_of(source, "query", pairs[i].key);
 		if (!pairs[i].value[0] || pairs[i].other_value[0])
 			continue;
 		snprintf(name, sizeof(name), "query.%s", pairs[i].key);
@@ -186,7 +206,7 @@ static int check_tls(struct config_source *source, const struct config *config)
 	return 0;
 }
 
-int config_check_rules(struct config_source *source, const struct config *config)
+int config_check_rules(struct config_source *source, struct config *config)
 {
 	int err = check_required(source);
 
@@ -196,5 +216,67 @@ int config_check_rules(struct config_source *source, const struct config *config
 		err = check_lease(source, config);
 	if (!err)
 		err = check_shared(source, config);
+	if (!err)
+		err = check_addresses(source, config);
 	return err ? err : check_tls(source, config);
+}
+
+/* --- two configurations ---------------------------------------------------------------------- */
+
+static bool same_text(const char *a, const char *b)
+{
+	return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+/* Its value lies in a file, and is none of ours. */
+static bool has_property(const struct config *config, const struct config_property *of)
+{
+	for (uint32_t i = 0; i < config->n_properties; i++) {
+		const struct config_property *one = &config->properties[i];
+
+		if (same_text(one->name, of->name) && same_text(one->path, of->path))
+			return of->path || same_text(one->value, of->value);
+	}
+	return false;
+}
+
+/* Those of one of the two maps that `b` does not have. */
+static bool lacks(const struct config *a, const struct config *b, bool files)
+{
+	for (uint32_t i = 0; i < a->n_properties; i++)
+		if (!a->properties[i].path == !files && !has_property(b, &a->properties[i]))
+			return true;
+	return false;
+}
+
+static bool differs(
+	const struct config_option *option, const struct config *a, const struct config *b)
+{
+	const char *at = (const char *)a + option->offset, *bt = (const char *)b + option->offset;
+	bool files = option->type == CONFIG_SECRET_FILES;
+
+	if (config_is_map(option->type))
+		return lacks(a, b, files) || lacks(b, a, files);
+	if (option->type == CONFIG_TEXT || option->type == CONFIG_LISTEN)
+		return strcmp(at, bt) != 0;
+	return config_value_get(option, a) != config_value_get(option, b);
+}
+
+size_t config_differences(const struct config *a, const struct config *b, char *names, size_t size)
+{
+	size_t n, found = 0, len = 0;
+	const struct config_option *options = config_options(&n);
+
+	*names = '\0';
+	for (size_t i = 0; i < n; i++) {
+		char name[CONFIG_VALUE_SIZE];
+
+		if (!differs(&options[i], a, b))
+			continue;
+		if (len < size)
+			len += (size_t)snprintf(names + len, size - len, "%s%s", found ? "," : "",
+				config_option_name(&options[i], name));
+		found++;
+	}
+	return found;
 }

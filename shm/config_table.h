@@ -111,6 +111,6 @@ int config_fail(struct config_source *source, unsigned line, const char *key, co
 	__attribute__((format(printf, 4, 5)));
 
 /* Required options and rules over several options. */
-int config_check_rules(struct config_source *source, const struct config *config);
+int config_check_rules(struct config_source *source, struct config *config);
 
 #endif

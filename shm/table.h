@@ -39,6 +39,7 @@
 #define TABLE_TOPIC_SIZE 256
 #define TABLE_NAME_SIZE	 64
 #define TABLE_TEXT_SIZE	 512
+#define TABLE_QUERY_MAX	 64 /* most query processes */
 
 enum part_state {
 	PART_FREE,	/* not ours */
@@ -152,7 +153,7 @@ struct table_head {
 	_Atomic uint32_t retired;    /* 1: another table has taken this one's place */
 	_Atomic uint32_t group_state; /* enum group_state */
 	_Atomic uint32_t stopped;     /* 1: the supervisor has stopped in order */
-	_Atomic uint32_t query_pid;
+	_Atomic uint32_t query_pid;   /* of the first one, 0 = none; all of them: query_pids */
 	_Atomic uint32_t query_restarts;
 	_Atomic uint64_t limits_version; /* of the file `limits`, set after its rename; 0 = none */
 	_Atomic uint64_t rebalances;	 /* assignments received */
@@ -167,12 +168,21 @@ struct table_head {
 	_Atomic uint32_t limits_change;	   /* odd while limits_error is being written */
 	uint32_t reserved1;
 	_Atomic uint64_t limits_error[TABLE_TEXT_SIZE / 8]; /* of the last one refused */
+	/* Query processes: how many there should be, and how the one that died last ended. */
+	_Atomic uint32_t query_processes; /* 0 = query.enabled is false */
+	_Atomic uint32_t query_death;	  /* enum part_death */
+	_Atomic int32_t query_death_code;
+	uint32_t reserved2;
+	_Atomic uint64_t query_died_at; /* Unix ns; 0 = never */
+	_Atomic uint32_t query_pids[TABLE_QUERY_MAX];
 };
 _Static_assert(offsetof(struct table_head, partitions) == 784, "file format");
 _Static_assert(offsetof(struct table_head, topic_partitions) == 832, "file format");
 _Static_assert(offsetof(struct table_head, limits_at) == 840, "file format");
 _Static_assert(offsetof(struct table_head, limits_error) == 872, "file format");
-_Static_assert(sizeof(struct table_head) == 1408, "file format");
+_Static_assert(offsetof(struct table_head, query_processes) == 1384, "file format");
+_Static_assert(offsetof(struct table_head, query_pids) == 1408, "file format");
+_Static_assert(sizeof(struct table_head) == 1664, "file format");
 
 /* Slots start on their own page, after the head. */
 #define TABLE_SLOTS_AT	  4096

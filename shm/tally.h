@@ -40,6 +40,8 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
+#define TALLY_QUERY_MAX 64 /* most query processes */
+
 #define TALLY_VERSION_MAJOR 0
 #define TALLY_VERSION_MINOR 2
 
@@ -121,6 +123,15 @@ struct tally_instance {
 	int64_t limits_loaded_at_ms; /* of the last one that was taken */
 	uint32_t limits_refused;     /* attempts that were refused, since tallyd started */
 	uint32_t limits_tenants;     /* with an entry of their own */
+	int64_t limits_default;	     /* of a tenant without one; 0 = no limit, -1 = not known */
+	int limits_dry_run;	     /* nothing is rejected, unless a tenant's entry says so */
+	/* Query processes. */
+	uint32_t query_processes; /* that should run; 0: query.enabled is false */
+	uint32_t query_alive;	  /* of those, with a pid below */
+	uint32_t query_pids
+		[TALLY_QUERY_MAX]; /* of those that live, then 0; query_pid: of the first */
+	char query_death[48]; /* of the one that died last: "exit 1", "SIGKILL"; "" = none has */
+	int64_t query_died_at_ms; /* 0 = none has */
 };
 int tally_instance(struct tally *tally, struct tally_instance *out);
 

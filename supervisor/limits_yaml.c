@@ -515,6 +515,13 @@ static int check_duplicates(struct builder *b)
 
 /* --- the file -------------------------------------------------------------------------------- */
 
+/* More often a file that was cut short than one that means it. */
+static int fail_empty(struct config_reader *r)
+{
+	return config_fail(&r->source, 0, NULL,
+		"is empty; write \"overrides: {}\" when no tenant has a limit of its own");
+}
+
 static int read_document(struct builder *b)
 {
 	struct config_reader *r = &b->r;
@@ -522,10 +529,14 @@ static int read_document(struct builder *b)
 
 	if (!err)
 		err = config_yaml_next(r); /* begin of document, or the end already */
-	if (err || r->event.type == YAML_STREAM_END_EVENT)
+	if (err)
 		return err;
+	if (r->event.type == YAML_STREAM_END_EVENT)
+		return fail_empty(r);
 	err = config_yaml_next(r);
-	if (!err && !config_yaml_null(r)) {
+	if (!err && config_yaml_null(r))
+		return fail_empty(r);
+	if (!err) {
 		if (r->event.type != YAML_MAPPING_START_EVENT)
 			return config_fail(&r->source, config_yaml_line(r), NULL,
 				"must be a map; begin with \"overrides:\" and write each tenant "

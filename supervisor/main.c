@@ -515,7 +515,9 @@ int main(int argc, char **argv)
 			return usage(stderr, EXIT_OPERATOR);
 		}
 	}
-	if (optind < argc || !d.config_path)
+	if (optind < argc)
 		return usage(stderr, EXIT_OPERATOR);
+	if (!d.config_path)
+		return setup_fail("", "-c FILE is missing, like -c /etc/tally/tally.yaml");
 	return test ? test_config(&d) : run(&d);
 }

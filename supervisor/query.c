@@ -45,12 +45,21 @@ struct query {
 
 static void start(struct process *p);
 
-/* The table names the first one. */
 static void publish_pid(const struct process *p)
 {
+	struct table_head *head = table_head_mut(p->query->opt.table);
 	if (p->number == 0)
-		atomic_store(
-			&table_head_mut(p->query->opt.table)->query_pid, (uint32_t)p->child.pid);
+		atomic_store(&head->query_pid, (uint32_t)p->child.pid);
+	if (p->number < TABLE_QUERY_MAX)
+		atomic_store(&head->query_pids[p->number], (uint32_t)p->child.pid);
+}
+
+static void publish_death(const struct process *p, enum part_death death, int code)
+{
+	struct table_head *head = table_head_mut(p->query->opt.table);
+	atomic_store(&head->query_death, death);
+	atomic_store(&head->query_death_code, code);
+	atomic_store(&head->query_died_at, (uint64_t)host_wall_ms() * 1000000);
 }
 
 static void try_again(struct process *p)
@@ -100,6 +109,8 @@ static void on_exit_of_process(struct ev_loop *loop, ev_io *w, int revents)
 			gone(p->query);
 		return;
 	}
+	publish_death(
+		p, status.si_code == CLD_EXITED ? DEATH_EXIT : DEATH_SIGNAL, status.si_status);
 	if (host_boot_ns() - p->started_at > LIVED_NS)
 		p->wait_ms = 0;
 	try_again(p);
@@ -129,6 +140,7 @@ static void start(struct process *p)
 	errno = 0;
 	int err = spawn_child(opt->program, argv, NULL, 0, &p->child);
 	if (err) {
+		publish_death(p, DEATH_SPAWN, errno);
 		try_again(p);
 		log_error("query.start_failed", "program=%s error=\"%s\" retry_in_ms=%u",
 			opt->program, errno ? strerror(errno) : err_text(err), p->wait_ms);
@@ -149,6 +161,7 @@ void query_start(const struct query_options *options, struct query **out)
 	must(query && n > 0);
 	query->opt = *options;
 	query->n = n;
+	atomic_store(&table_head_mut(options->table)->query_processes, n);
 	for (uint32_t i = 0; i < n; i++) {
 		struct process *p = &query->processes[i];
 		p->query = query;

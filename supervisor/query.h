@@ -24,7 +24,7 @@ struct query_options {
 	void (*stopped)(void *arg); /* after query_stop: all are gone */
 };
 
-/* query.processes of them. */
+/* query.processes of them.  The table says how many, which live and how the last one died. */
 void query_start(const struct query_options *options, struct query **out);
 
 /* SIGHUP for all that run: they read certificates again. */

@@ -5,7 +5,7 @@
  *	limits.yaml -> <run_dir>/limits		(limits_load.c)
  *	SIGHUP -> query processes		their certificates
  *
- * Everything else in tally.yaml needs a restart.
+ * Everything else in tally.yaml needs a restart: reload.needs_restart names what differs.
  *
  * Runs in: supervisor.  Blocks in: reading tally.yaml and the secret files.
  */
@@ -27,6 +27,17 @@ static void take(struct config *config, const struct config *fresh)
 	config->limit_scope = fresh->limit_scope;
 	config->limits_dry_run = fresh->limits_dry_run;
 	config->limits_ignore_unknown = fresh->limits_ignore_unknown;
+}
+
+/* Options that are read at start only: whoever changed one waits for it otherwise. */
+static void warn_needs_restart(const struct config *config, struct config *fresh)
+{
+	char names[400];
+	fresh->clock_offset_ms = config->clock_offset_ms; /* in the table's head by now */
+	if (!fresh->instance[0]) /* that is the host's name, since the start */
+		memcpy(fresh->instance, config->instance, sizeof fresh->instance);
+	if (config_differences(config, fresh, names, sizeof names))
+		log_warn("reload.needs_restart", "options=\"%s\"", names);
 }
 
 static void renew_secrets(const struct reload *what)
@@ -52,6 +63,7 @@ bool reload(const struct reload *what)
 	atomic_store(&table_head_mut(what->table)->clock_offset_ms, fresh.clock_offset_ms);
 	log_info("reload.done", "log_level=%u clock_offset_ms=%" PRId64, fresh.log_level,
 		fresh.clock_offset_ms);
+	warn_needs_restart(&what->setup->config, &fresh);
 	config_free(&fresh);
 	renew_secrets(what);
 	limits_load_now(what->limits);

@@ -88,6 +88,8 @@ int setup_load(const char *path, struct setup *s)
 		snprintf(s->config.instance, sizeof s->config.instance, "tally");
 	if (group_conf_check(&s->config, &error))
 		return setup_fail("", error.line);
+	if (s->config.query_enabled && config_tls_files_check(&s->config, &error))
+		return setup_fail("", error.line);
 	config_forget_lines(&s->config);
 	find_program(s->worker_program, sizeof s->worker_program, s->config.worker_program,
 		"tally-worker");

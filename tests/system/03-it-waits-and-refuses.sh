@@ -54,6 +54,12 @@ refused 'a certificate that is not there' "run_dir: $T/c" 'kafka:' '  brokers: 1
 like "$(cat "$T/refused.txt")" "bad.yaml:6: .*ssl.ca.location: cannot read $T/nope: No such file or directory; " 'it names path, reason and what to do'
 refused 'a missing topic name' "run_dir: $T/c" 'kafka:' '  brokers: 127.0.0.1:1'
 like "$(cat "$T/refused.txt")" 'kafka.topic' 'it names the option'
+refused 'a certificate for gRPC that is not there' "run_dir: $T/c" 'kafka:' '  brokers: 127.0.0.1:1' '  topic: t' 'query:' "  grpc_tls_cert: $T/nope" "  grpc_tls_key: $T/bad.yaml"
+is "$(cat "$T/refused.txt")" "tallyd: $T/bad.yaml:6: query.grpc_tls_cert: $T/nope: No such file or directory; create it, or correct the path" 'it names line, option, path, reason and what to do'
+refused 'one address for gRPC and HTTP' "run_dir: $T/c" 'kafka:' '  brokers: 127.0.0.1:1' '  topic: t' 'query: {grpc_listen: 127.0.0.1:3100}'
+like "$(cat "$T/refused.txt")" 'bad.yaml:5: query.grpc_listen: 127.0.0.1:3100 is the address of query.http_listen, too' 'it names both options'
+is "$("$B/tallyd" -c "$T/nope" 2>&1)" "tallyd: $T/nope: No such file or directory; create it, or correct the path" 'a file of options that is not there'
+is "$("$B/tallyd" 2>&1)" 'tallyd: -c FILE is missing, like -c /etc/tally/tally.yaml' 'and one that is not named'
 ok 'the sample file is good' "$B/tallyd" -t -c etc/tally.yaml
 
 # What cannot be meant, yet works.
@@ -67,4 +73,12 @@ if [ "$(printf '%s\n' "$version" 2.6.1 | sort -V | head -1)" = 2.6.1 ]; then
 else
 	like "$(cat "$T/odd.txt")" 'warn kafka.scram needs=2.6.1 has=' 'so is that SCRAM of this librdkafka is refused by brokers of today'
 fi
+# A query process that cannot live, which nobody would see: tallyd and its workers are well.
+printf '#!/bin/sh\nexit 1\n' >"$T/dies"
+chmod +x "$T/dies"
+start_tallyd q supervisor.query_program="$T/dies"
+eventually 'the status says that query processes die' 'ctl status' 'QUERYD HAS DIED [0-9]+ times?, the last [0-9.]+ s ago \(exit 1\): nobody answers gRPC or HTTP; see "queryd error" in the log' 20
+like "$(ctl check --admit a 1 2>&1)" "no tally-queryd listens for .*: 'tallyctl status' says whether it is starting, dying or disabled" 'so does who asks it'
+stop_tallyd q
+is $? 0 'the stop is orderly'
 done_testing

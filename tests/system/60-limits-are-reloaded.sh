@@ -70,7 +70,7 @@ export NOTIFY_SOCKET=$T/notify
 start_tallyd a limits.file="$L" limits.max_global_streams_per_user=700
 wait_ready 2
 is "$(limit tenant-a), $(limit tenant-a finance), $(limit tenant-b), $(limit x)" '10000, 2000, none dry, unlisted 700' 'limits, policies and dry runs are published'
-like "$(ctl status)" 'limits of 2 tenants, loaded ' 'the status says so'
+like "$(ctl status)" 'limits of 2 tenants, 700 for others, loaded ' 'the status says so'
 is "$(limits_json state) $(limits_json tenants) $(limits_json refused)" 'ok 2 0' 'its JSON too'
 like "$(cat "$T/a.log")" 'limits.loaded file=.*limits.yaml tenants=2' 'and the log'
 version=$(limits_json version)
@@ -113,13 +113,15 @@ is "$(limit tenant-a)" 13000 'and what held before holds on'
 # --- SIGHUP ---------------------------------------------------------------------------------------
 
 printf 'overrides:\n  tenant-a:\n    ingestion_rate_mb: 3\n    max_global_streams_per_user: 14000\n' >"$L"
-write_config a limits.file="$L" limits.max_global_streams_per_user=800 limits.dry_run=true limits.unknown_keys=ignore
+write_config a limits.file="$L" limits.max_global_streams_per_user=800 limits.dry_run=true limits.unknown_keys=ignore query.http_threads=3
 kill -HUP "${TALLYD[a]}"
 eventually 'SIGHUP reads the defaults, the dry run and unknown_keys again' 'limit tenant-a; limit x' $'^14000 dry\nunlisted 800 dry$' 10
-eventually 'all is well again' 'ctl status' 'limits of 1 tenant, loaded ' 10
+eventually 'all is well again' 'ctl status' 'limits of 1 tenant, 800 for others, loaded .* ago; DRY RUN: nothing is rejected' 10
 unlike "$(ctl status)" 'REFUSED' 'and nothing is refused any more'
 eventually 'as the service manager hears' "grep STATUS '$T/notify.log' | tail -n 1" 'failed$' 10
 is "$(limits_json error)" '' 'without a reason'
+like "$(cat "$T/a.log")" 'reload.needs_restart options="query.http_threads"' 'what has to wait for a restart is named'
+like "$(metric tally_limits_default) $(metric tally_limits_dry_run)" ' 800 .* 1$' 'metrics have default and dry run'
 is "$(status_json | jq .query_pid)" "$query" 'the query process has lived through all that'
 eventually 'and has heard SIGHUP' "cat '$T/a.log'" 'queryd.*query.reload' 10
 
@@ -144,7 +146,7 @@ stop_tallyd a
 start_tallyd a limits.scope=partition
 wait_ready 2
 is "$(limits_json state)" none 'without a file the defaults hold'
-like "$(ctl status)" 'limits: the defaults for every tenant' 'as the status says'
+like "$(ctl status)" 'limits: 5000 active streams for every tenant \(no limits.file\)' 'as the status says'
 is "$(limit tenant-a)" 'unlisted 5000' 'and as is published'
 ok 'the version has grown over the restart' [ "$(limits_json version)" -gt "$before" ]
 is "$(perl -ne 'BEGIN { $/ = undef } print unpack("x52 C", $_)' "$(run_dir)/limits")" 1 'with the scope'

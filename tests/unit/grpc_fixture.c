@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shm/host.h"
+
 #define FRAME_HEAD 9
 #define FRAME_MAX  16384
 #define WINDOW	   65535
@@ -27,6 +29,15 @@ static void echo(struct grpc_call *call, const uint8_t *message, size_t len, voi
 
 	fixture->handled++;
 	grpc_reply(call, message, len);
+}
+
+static void busy(struct grpc_call *call, const uint8_t *message, size_t len, void *arg)
+{
+	uint64_t until = host_boot_ns() + 3000000;
+
+	while (host_boot_ns() < until)
+		;
+	echo(call, message, len, arg);
 }
 
 static void never_ended(void *arg)
@@ -91,6 +102,7 @@ struct fixture *fixture_new(void)
 {
 	static const struct grpc_method methods[] = {
 		{"/test.Echo/Echo", echo, GRPC_UNARY},
+		{"/test.Echo/Busy", busy, GRPC_UNARY},
 		{"/test.Echo/Never", never, GRPC_UNARY},
 		{"/test.Echo/Thrice", thrice, GRPC_SERVER_STREAM},
 		{"/test.Echo/Endless", endless, GRPC_SERVER_STREAM},
@@ -101,6 +113,7 @@ struct fixture *fixture_new(void)
 
 	assert_non_null(fixture);
 	signal(SIGPIPE, SIG_IGN);
+	peer_from = NULL;
 	fixture->loop = ev_loop_new(EVFLAG_AUTO);
 	fixture->options = (struct grpc_options){
 		.loop = fixture->loop,
@@ -393,6 +406,16 @@ static void shake(struct peer *peer, SSL_CTX *tls)
 	SSL_free(ssl);
 }
 
+const char *peer_from;
+
+static void bind_to(int fd, const char *from)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET};
+
+	assert_int_equal(inet_pton(AF_INET, from, &address.sin_addr), 1);
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+}
+
 struct peer *peer_new(struct fixture *fixture, SSL_CTX *tls)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET};
@@ -403,6 +426,8 @@ struct peer *peer_new(struct fixture *fixture, SSL_CTX *tls)
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	peer->fixture = fixture;
 	peer->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (peer_from != NULL)
+		bind_to(peer->fd, peer_from);
 	peer->window = WINDOW;
 	peer->initial_window = WINDOW;
 	peer->next = 1;

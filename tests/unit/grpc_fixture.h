@@ -27,6 +27,7 @@
 /*
  *	Echo	the message		Never	no answer; fixture.kept is the call
  *	Thrice	a stream: it three times	Chat	bidi: each message, "." at their end
+ *	Busy	as Echo, after 3 ms of work
  *	Endless	a stream that goes on as long as the client takes it (fixture.sent)
  */
 struct peer;
@@ -98,6 +99,9 @@ struct peer {
 	size_t in_len;
 	struct reply replies[PEER_STREAMS];
 };
+
+/* The address that peers connect from; NULL = any.  Reset by fixture_new. */
+extern const char *peer_from;
 
 /* Connected; nothing was sent.  `tls`: and its handshake is over, well (peer->ssl) or not. */
 struct peer *peer_new(struct fixture *fixture, SSL_CTX *tls);

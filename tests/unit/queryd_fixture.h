@@ -64,6 +64,8 @@ static struct {
 	struct tally_bucket buckets[3];
 	size_t n_buckets;
 	_Atomic unsigned left; /* partitions (bits) that have left: client_stand_of */
+	_Atomic int stands;    /* so many looks at them, and then ... */
+	_Atomic unsigned next; /* ... these leave as well */
 } fake;
 
 FIXTURE static void fake_reset(void)
@@ -349,6 +351,8 @@ enum client_standing client_stand_of(const struct tally *tally, uint32_t partiti
 {
 	(void)tally;
 	(void)boot_ns;
+	if (fake.stands > 0 && --fake.stands == 0)
+		fake.left |= fake.next;
 	return generation == 100 + partition && partitions == fake.instance.partitions &&
 			       !(fake.left >> partition & 1)
 		       ? STANDS_READY

@@ -409,7 +409,8 @@ static void config_load_refuses_what_is_no_file_of_options(void **state)
 	assert_non_null(mkdtemp(dir));
 	snprintf(path, sizeof(path), "%s/t.yaml", dir);
 	snprintf(fifo, sizeof(fifo), "%s/fifo", dir);
-	loads_with(path, ERR_NOT_FOUND, "No such file or directory");
+	loads_with(
+		path, ERR_NOT_FOUND, "No such file or directory; create it, or correct the path");
 	loads_with(dir, ERR_INVALID, "is not a regular file");
 	assert_int_equal(mkfifo(fifo, 0600), 0);
 	loads_with(fifo, ERR_INVALID, "is not a regular file");

@@ -227,6 +227,12 @@ static void config_refuses_options_that_contradict_each_other(void **state)
 		{MIN_YAML "query:\n  http_listen: localhost:0\n  processes: 64\n",
 			"t.yaml:5: query.http_listen: port 0 cannot be shared by query.processes: "
 			"64; write a port"},
+		{MIN_YAML "query:\n  grpc_listen: 127.0.0.1:3100\n",
+			"t.yaml:5: query.grpc_listen: 127.0.0.1:3100 is the address of "
+			"query.http_listen, too; write another port for one of them"},
+		{MIN_YAML "query:\n  http_listen: 127.0.0.1:9095\n",
+			"t.yaml:5: query.grpc_listen: 127.0.0.1:9095 (the default) is the address "
+			"of query.http_listen, too; write another port for one of them"},
 		{MIN_YAML "query:\n  grpc_tls_cert: /c\n",
 			"t.yaml:5: query.grpc_tls_cert: has no use without query.grpc_tls_key; "
 			"write that too, or take this out"},

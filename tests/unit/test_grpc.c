@@ -413,6 +413,36 @@ static void a_deadline_ends_a_call_and_tells_its_handler(void **state)
 	fixture_end(&fixture);
 }
 
+static uint64_t stalled_until_ns;
+
+/* Between the loop's look at its clock and what it does then. */
+static void stall(struct ev_loop *loop, ev_check *watcher, int events)
+{
+	(void)events;
+	ev_check_stop(loop, watcher);
+	stalled_until_ns = host_boot_ns() + 300000000;
+	while (host_boot_ns() < stalled_until_ns)
+		;
+}
+
+static void a_deadline_is_not_early_when_the_loop_was_held_up(void **state)
+{
+	struct fixture *fixture = usual();
+	struct peer *peer = peer_ready(fixture);
+	ev_check watcher;
+	uint32_t stream;
+
+	(void)state;
+	ev_check_init(&watcher, stall);
+	ev_set_priority(&watcher, EV_MAXPRI);
+	ev_check_start(fixture->loop, &watcher);
+	stream = call_with_timeout(peer, "/test.Echo/Never", "200m");
+	assert_int_equal(peer_wait(peer, stream)->status, GRPC_DEADLINE_EXCEEDED);
+	assert_true(host_boot_ns() - stalled_until_ns >= 200000000);
+	assert_int_equal(fixture->ended, 1);
+	fixture_end(&fixture);
+}
+
 static void a_handler_can_see_the_deadline(void **state)
 {
 	struct fixture *fixture = usual();
@@ -564,6 +594,55 @@ static void reflection_lists_services_and_gives_their_file(void **state)
 		assert_true(reply->len < len + 100);
 		assert_non_null(memmem(reply->data + len, reply->len - len, "not known here", 14));
 	}
+	fixture_end(&fixture);
+}
+
+static void requests_of_our_own_methods_are_small(void **state)
+{
+	static const char *const paths[] = {"/grpc.health.v1.Health/Check",
+		"/grpc.health.v1.Health/Watch",
+		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"};
+	struct fixture *fixture = fixture_new();
+	char request[4097];
+	struct peer *peer;
+
+	(void)state;
+	memset(request, 'x', sizeof(request)); /* field 1: a service's name; or a host */
+	memcpy(request, "\x0a\xfe\x1f", 3);
+	fixture->options.descriptors = queryd_descriptors(&fixture->options.descriptors_len);
+	fixture_start(fixture);
+	peer = peer_ready(fixture);
+	for (size_t i = 0; i < 3; i++) {
+		struct reply *reply = peer_wait(peer, peer_call(peer, paths[i], request, 4097));
+
+		assert_int_equal(reply->status, GRPC_RESOURCE_EXHAUSTED);
+		assert_string_equal(reply->words, "a message of 4097 bytes is too large: the most "
+						  "that this method takes is 4096");
+	}
+	peer_is_served(peer);
+	fixture_end(&fixture);
+}
+
+/* The second message comes with the first, so nobody looks at it before. */
+static void a_later_message_of_a_chat_is_not_larger_than_allowed(void **state)
+{
+	static const char path[] = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+	struct fixture *fixture = fixture_new();
+	char both[7 + 5 + 5000] = "\0\0\0\0\2\x3a\0" /* list_services */
+				  "\0\0\0\x13\x88";
+	struct reply *reply;
+	struct peer *peer;
+	uint32_t stream;
+
+	(void)state;
+	fixture->options.descriptors = queryd_descriptors(&fixture->options.descriptors_len);
+	fixture_start(fixture);
+	peer = peer_ready(fixture);
+	stream = peer_open(peer, path, NULL);
+	peer_data(peer, stream, both, sizeof(both), false);
+	reply = peer_wait(peer, stream);
+	assert_int_equal(reply->status, GRPC_RESOURCE_EXHAUSTED);
+	assert_non_null(memmem(reply->data, reply->len, "test.Echo", 9));
 	fixture_end(&fixture);
 }
 
@@ -720,6 +799,7 @@ int main(void)
 		cmocka_unit_test(what_is_not_gzip_is_internal),
 		cmocka_unit_test(an_unknown_packing_is_unimplemented_and_says_what_is_known),
 		cmocka_unit_test(a_deadline_ends_a_call_and_tells_its_handler),
+		cmocka_unit_test(a_deadline_is_not_early_when_the_loop_was_held_up),
 		cmocka_unit_test(a_handler_can_see_the_deadline),
 		cmocka_unit_test(a_deadline_that_is_over_is_not_handled),
 		cmocka_unit_test(a_deadline_ends_a_request_that_is_still_coming),
@@ -728,6 +808,8 @@ int main(void)
 		cmocka_unit_test(health_knows_the_services_and_what_they_are_fit_for),
 		cmocka_unit_test(a_watcher_of_health_is_told_of_changes_and_of_the_end),
 		cmocka_unit_test(reflection_lists_services_and_gives_their_file),
+		cmocka_unit_test(requests_of_our_own_methods_are_small),
+		cmocka_unit_test(a_later_message_of_a_chat_is_not_larger_than_allowed),
 		cmocka_unit_test(drain_says_goaway_twice_and_lets_calls_end),
 		cmocka_unit_test(drain_of_nobody_is_done_at_once),
 		cmocka_unit_test(free_ends_calls_that_are_open),

@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include "grpc_fixture.h"
 
@@ -512,6 +515,103 @@ static void connections_that_come_and_go_leave_nothing(void **state)
 	fixture_end(&fixture);
 }
 
+/* --- turns ------------------------------------------------------------------------------------- */
+
+/* Whole calls that came in one read wait for their turns, unread ones in the socket. */
+static void a_burst_of_heavy_calls_holds_up_nobody_else(void **state)
+{
+	enum { CALLS = 28 };
+	struct fixture *fixture = fixture_new();
+	struct peer *bad, *good;
+	const int on = 1, off = 0;
+	uint32_t last = 0, later, health;
+	char much[2000] = "";
+	uint64_t came;
+
+	(void)state;
+	fixture_start(fixture);
+	bad = peer_ready(fixture);
+	good = peer_ready(fixture);
+	setsockopt(bad->fd, IPPROTO_TCP, TCP_CORK, &on, sizeof(on));
+	for (int i = 0; i < CALLS; i++)
+		last = peer_call(bad, "/test.Echo/Busy", "hello", 5);
+	setsockopt(bad->fd, IPPROTO_TCP, TCP_CORK, &off, sizeof(off));
+	wait_for(fixture, fixture->handled > 0);
+	came = fixture_facts(fixture).bytes_in;
+	later = peer_call(bad, "/test.Echo/Echo", much, sizeof(much));
+	health = peer_call(good, "/grpc.health.v1.Health/Check", "", 0);
+	assert_int_equal(peer_wait(good, health)->status, GRPC_OK);
+	assert_in_range(fixture->handled, 1, CALLS / 2);
+	assert_in_range(fixture_facts(fixture).bytes_in - came, 1, sizeof(much) / 2);
+	assert_int_equal(peer_wait(bad, last)->status, GRPC_OK);
+	assert_int_equal(peer_wait(bad, later)->status, GRPC_OK);
+	fixture_end(&fixture);
+}
+
+/* --- connections ------------------------------------------------------------------------------- */
+
+static void age(struct fixture *fixture, double s)
+{
+	double until = ev_time() + s;
+
+	wait_for(fixture, ev_time() > until);
+}
+
+static void one_address_gets_three_quarters_of_all_connections(void **state)
+{
+	struct fixture *fixture = fixture_new();
+	struct peer *other, *peers[4];
+
+	(void)state;
+	fixture->options.connections_max = 4;
+	fixture->options.patience.idle = 1000;
+	fixture_start(fixture);
+	for (size_t i = 0; i < 3; i++)
+		peers[i] = peer_ready(fixture);
+	peers[3] = peer_new(fixture, NULL);
+	wait_for(fixture, peers[3]->shut);
+	assert_int_equal(fixture_facts(fixture).refused, 1);
+	peer_from = "127.0.0.2";
+	other = peer_ready(fixture);
+	peer_from = NULL;
+	for (size_t i = 0; i < 3; i++)
+		peer_is_served(peers[i]); /* so `other` is idle for longest ... */
+	age(fixture, 1.2);
+	peers[3] = peer_ready(fixture); /* ... but one of its own address makes room */
+	wait_for(fixture, peers[0]->shut);
+	peer_is_served(peers[3]);
+	peer_is_served(other);
+	assert_int_equal(fixture_facts(fixture).refused, 1);
+	fixture_end(&fixture);
+}
+
+static void who_only_watches_makes_room_for_others(void **state)
+{
+	struct fixture *fixture = fixture_new();
+	struct peer *watchers[4];
+
+	(void)state;
+	fixture->options.connections_max = 4;
+	fixture->options.patience.idle = 100;
+	fixture_start(fixture);
+	for (size_t i = 0; i < 4; i++) {
+		uint32_t stream;
+
+		peer_from = i < 3 ? NULL : "127.0.0.2";
+		watchers[i] = peer_ready(fixture);
+		stream = peer_call(watchers[i], "/grpc.health.v1.Health/Watch", "", 0);
+		wait_for(fixture, peer_reply(watchers[i], stream)->len == 7);
+	}
+	age(fixture, 0.2);
+	peer_from = "127.0.0.3";
+	peer_is_served(peer_ready(fixture));
+	wait_for(fixture, watchers[0]->shut);
+	assert_false(watchers[1]->shut);
+	assert_int_equal(fixture_facts(fixture).refused, 0);
+	peer_from = NULL;
+	fixture_end(&fixture);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -537,6 +637,9 @@ int main(void)
 		cmocka_unit_test(garbage_ends_the_connection),
 		cmocka_unit_test(wild_frames_harm_nobody),
 		cmocka_unit_test(connections_that_come_and_go_leave_nothing),
+		cmocka_unit_test(a_burst_of_heavy_calls_holds_up_nobody_else),
+		cmocka_unit_test(one_address_gets_three_quarters_of_all_connections),
+		cmocka_unit_test(who_only_watches_makes_room_for_others),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,14 +72,30 @@ static void limits_yaml_takes_tenants_policies_and_dry_runs(void **state)
 
 static void limits_yaml_has_no_overrides_when_there_are_none(void **state)
 {
-	static const char *const texts[] = {"", "\n# nothing\n", "---\n", "---\n...\n", "~", "{}",
-		"overrides:\n", "overrides: null\n", "overrides: {}\n", "\xef\xbb\xbfoverrides:\n"};
+	static const char *const texts[] = {"{}", "---\n{}\n...\n", "overrides:\n",
+		"overrides: null\n", "overrides: {}\n", "\xef\xbb\xbfoverrides:\n"};
 
 	(void)state;
 	for (size_t i = 0; i < COUNT(texts); i++) {
 		accepts(texts[i]);
 		assert_int_equal(yaml.source.n_tenants, 0);
 		limits_yaml_free(&yaml);
+	}
+}
+
+static void limits_yaml_refuses_a_file_without_content(void **state)
+{
+	static const char *const texts[] = {
+		"", "\n# nothing\n", "---\n", "---\n...\n", "~", "\xef\xbb\xbf"};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(texts); i++) {
+		assert_int_equal(limits_yaml_parse("l.yaml", texts[i], strlen(texts[i]), &strict,
+					 &yaml, &error),
+			ERR_INVALID);
+		assert_string_equal(error.line,
+			"l.yaml: is empty; write \"overrides: {}\" when no tenant has a limit of "
+			"its own");
 	}
 }
 
@@ -505,6 +521,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(limits_yaml_takes_tenants_policies_and_dry_runs),
 		cmocka_unit_test(limits_yaml_has_no_overrides_when_there_are_none),
+		cmocka_unit_test(limits_yaml_refuses_a_file_without_content),
 		cmocka_unit_test(limits_yaml_dry_run_is_the_default_one_when_a_tenant_says_nothing),
 		cmocka_unit_test(limits_yaml_passes_over_unknown_keys_when_told_so),
 		cmocka_unit_test(limits_yaml_says_in_one_line_what_is_wrong),

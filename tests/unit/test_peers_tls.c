@@ -4,9 +4,14 @@
  */
 #include "peers_fixture.h"
 
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "scratch.h"
 
@@ -155,6 +160,126 @@ static void peers_uses_new_certificates_when_told(void **state)
 	stop();
 }
 
+static void peers_asks_nobody_for_a_passphrase(void **state)
+{
+	struct peers_options options = {.loop = stage.loop,
+		.list = "127.0.0.1:1",
+		.listening_fd = -1,
+		.message_max = 4096,
+		.cert_file = file("one.crt"),
+		.key_file = file("locked.key"),
+		.ca_file = file("one.ca")};
+	char why[PEERS_WHY_SIZE] = "";
+
+	(void)state;
+	run("cd '%s' && openssl ec -in one.key -aes128 -passout pass:secret -out locked.key >log "
+	    "2>&1",
+		"");
+	assert_null(peers_new(&options, why));
+	assert_memory_equal(why, "query.grpc_tls_key: ", 20);
+	assert_non_null(strstr(why, "the key has a passphrase"));
+	options.key_file = file("nobody.key");
+	assert_null(peers_new(&options, why));
+	assert_non_null(strstr(why, "No such file"));
+}
+
+/* --- a peer that never stops ------------------------------------------------------------------- */
+
+#define FLOOD	   (256 * 1024)
+#define READ_AHEAD 100000 /* more than is read in a round */
+
+struct flooder {
+	int fd;
+	SSL_CTX *tls;
+	_Atomic bool go, end;
+};
+
+static int take_h2(SSL *ssl, const unsigned char **out, unsigned char *len, const unsigned char *in,
+	unsigned in_len, void *arg)
+{
+	(void)ssl, (void)in_len, (void)arg;
+	*out = in + 1; /* it is the only one that peers offer */
+	*len = in[0];
+	return SSL_TLSEXT_ERR_OK;
+}
+
+/* Frames of a type that nobody knows, which are to be ignored. */
+static void *flood(void *arg)
+{
+	static const uint8_t settings[9] = {0, 0, 0, 4};
+	static uint8_t frames[FLOOD];
+	struct flooder *flooder = arg;
+	int fd = accept(flooder->fd, NULL, NULL);
+	SSL *ssl = SSL_new(flooder->tls);
+
+	for (size_t at = 0; at < FLOOD; at += 1024) {
+		const size_t len = 1024 - 9;
+		const uint8_t head[] = {0, (uint8_t)(len >> 8), (uint8_t)len, 0xfa};
+
+		memcpy(frames + at, head, sizeof(head));
+	}
+	SSL_set_fd(ssl, fd);
+	if (SSL_accept(ssl) == 1 && SSL_write(ssl, settings, sizeof(settings)) > 0) {
+		while (!flooder->go)
+			usleep(1000);
+		SSL_write(ssl, frames, sizeof(frames));
+	}
+	while (!flooder->end)
+		usleep(1000);
+	SSL_free(ssl);
+	close(fd);
+	return NULL;
+}
+
+static bool has_read_all(uint64_t want)
+{
+	const struct peer *peer = TAILQ_FIRST(&stage.peers->list);
+
+	return BIO_number_read(SSL_get_rbio(peer->wire.ssl)) > want &&
+	       SSL_has_pending(peer->wire.ssl) == 0;
+}
+
+/* What lies in TLS's own buffer is read one piece in each round of the loop. */
+static void peers_reads_one_buffer_in_a_round(void **state)
+{
+	struct flooder flooder = {.tls = SSL_CTX_new(TLS_server_method())};
+	const int room = 2 * FLOOD;
+	struct peer *peer;
+	pthread_t thread;
+	uint16_t port = 0;
+	char list[64];
+	int ready = 0;
+
+	(void)state;
+	SSL_CTX_use_certificate_chain_file(flooder.tls, file("one.crt"));
+	SSL_CTX_use_PrivateKey_file(flooder.tls, file("one.key"), SSL_FILETYPE_PEM);
+	SSL_CTX_set_alpn_select_cb(flooder.tls, take_h2, NULL);
+	flooder.fd = listening("127.0.0.1", &port);
+	fcntl(flooder.fd, F_SETFL, 0);
+	assert_int_equal(pthread_create(&thread, NULL, flood, &flooder), 0);
+	snprintf(list, sizeof(list), "127.0.0.1:%u", port);
+	meet(list, "one", "one.ca");
+	assert_true(until(connected_are, 1));
+	peer = TAILQ_FIRST(&stage.peers->list);
+	setsockopt(peer->wire.fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
+	SSL_set_read_ahead(peer->wire.ssl, 1);
+	SSL_set_default_read_buffer_len(peer->wire.ssl, 2 * FLOOD);
+	flooder.go = true;
+	for (int ms = 0; ms < 20000 && ready < READ_AHEAD; ms++) {
+		usleep(1000);
+		ioctl(peer->wire.fd, FIONREAD, &ready);
+	}
+	assert_true(ready >= READ_AHEAD);
+	ev_run(stage.loop, EVRUN_NOWAIT);
+	assert_int_equal(SSL_has_pending(peer->wire.ssl), 1);
+	assert_true(until(has_read_all, FLOOD));
+	assert_int_equal(facts_now().connected, 1);
+	flooder.end = true;
+	pthread_join(thread, NULL);
+	close(flooder.fd);
+	SSL_CTX_free(flooder.tls);
+}
+
 static void peers_speaks_no_cleartext_to_tls_and_no_tls_to_cleartext(void **state)
 {
 	(void)state;
@@ -180,6 +305,8 @@ int main(void)
 		ENTRY(peers_believes_no_other_authority),
 		ENTRY(peers_believes_no_certificate_for_another_host),
 		ENTRY(peers_uses_new_certificates_when_told),
+		ENTRY(peers_asks_nobody_for_a_passphrase),
+		ENTRY(peers_reads_one_buffer_in_a_round),
 		ENTRY(peers_speaks_no_cleartext_to_tls_and_no_tls_to_cleartext),
 	};
 

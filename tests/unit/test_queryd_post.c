@@ -27,7 +27,8 @@ static struct {
 	uint64_t bytes;
 	size_t n;
 	bool all_or_nothing;
-	unsigned leaves; /* partitions that leave while workers think */
+	unsigned leaves;     /* partitions that leave while workers think */
+	_Atomic bool thinks; /* until it no longer does */
 } asker;
 
 /* By hash % 8: 0 accepted, 2 rejected, 4 failed, odd ones unserved, 6 accepted. */
@@ -54,6 +55,8 @@ static int fake_ask(struct asker *self, struct ask *ask, struct tally *again)
 		stream->rate = 1000 + stream->hash % 8;
 	}
 	fake.left |= asker.leaves;
+	while (asker.thinks)
+		usleep(1000);
 	return asker.err;
 }
 
@@ -253,6 +256,24 @@ static void exceeds_passes_nothing_on_of_a_partition_that_has_left(void **state)
 	expect_post("/api/v1/update-rates", JSON, QUESTION, 200, "\"accepted\":0,");
 }
 
+/* ... also when it leaves while the answer is being written. */
+static void exceeds_looks_again_after_it_has_written(void **state)
+{
+	static const char *const targets[] = {OWN, LOKI, "/api/v1/update-rates"};
+	static const char *const says[] = {"{\"streamHash\":\"2\",\"result\":\"unserved\"}",
+		"{\"streamHash\":2,\"reason\":1}",
+		"{\"streamHash\":\"2\",\"result\":\"unserved\"}"};
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		fake.left = 0;
+		fake.next = 1u << 2;
+		fake.stands = 4; /* three streams are looked at before it is written */
+		expect_post(targets[i], JSON, QUESTION, 200, says[i]);
+		assert_int_equal(fake.stands, 0);
+	}
+}
+
 static void exceeds_says_so_when_nobody_can_be_asked(void **state)
 {
 	(void)state;
@@ -263,6 +284,58 @@ static void exceeds_says_so_when_nobody_can_be_asked(void **state)
 	server.query.ask = NULL;
 	expect_post(OWN, JSON, QUESTION, 503, "no_asker");
 	expect_post("/api/v1/check", JSON, QUESTION, 200, "results");
+}
+
+/* --- threads ------------------------------------------------------------------------------------
+ */
+
+static int post_begin(const char *target)
+{
+	char text[1024];
+	int fd = connection_open(),
+	    len = snprintf(text, sizeof(text),
+		    "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" JSON
+		    "Content-Length: %zu\r\n\r\n%s",
+		    target, strlen(QUESTION), QUESTION);
+
+	send_all(fd, text, (size_t)len);
+	return fd;
+}
+
+/* All threads but one wait for workers: who only reads is answered, who asks is to come again. */
+static void questions_leave_a_thread_for_others(void **state)
+{
+	static const char *const targets[] = {OWN, LOKI, "/api/v1/update-rates"};
+	struct reply reply;
+	int fd[2];
+
+	(void)state;
+	asker.thinks = true;
+	for (int i = 0; i < 2; i++) {
+		fd[i] = post_begin(targets[i]);
+		for (int ms = 0; ms < 5000 && asker.asked <= i; ms++)
+			usleep(1000);
+		assert_int_equal(asker.asked, i + 1);
+	}
+	for (int i = 0; i < 3; i++) {
+		reply = reply_read(post_begin(targets[i]));
+		assert_int_equal(reply.status, 503);
+		assert_string_equal(text_of(&reply, "error"), "busy");
+		assert_non_null(strstr(reply.all, "\r\nRetry-After: 1\r\n"));
+		reply_free(&reply);
+	}
+	expect_status("/healthz", 200, "ok");
+	expect_post("/api/v1/check", JSON, QUESTION, 200, "results");
+	asker.thinks = false;
+	for (int i = 0; i < 2; i++) {
+		reply = reply_read(fd[i]);
+		assert_int_equal(reply.status, 200);
+		reply_free(&reply);
+	}
+	assert_int_equal(asker.asked, 2);
+	expect_post(OWN, JSON, QUESTION, 200, "accepted");
+	server.query.threads = 1; /* one is allowed to, at least */
+	expect_post(OWN, JSON, QUESTION, 200, "accepted");
 }
 
 /* --- what is refused ----------------------------------------------------------------------------
@@ -445,7 +518,9 @@ int main(void)
 		SERVED(check_reads_and_asks_nobody),
 		SERVED(limits_say_what_is_left),
 		SERVED(exceeds_passes_nothing_on_of_a_partition_that_has_left),
+		SERVED(exceeds_looks_again_after_it_has_written),
 		SERVED(exceeds_says_so_when_nobody_can_be_asked),
+		SERVED(questions_leave_a_thread_for_others),
 		SERVED(post_is_strict),
 		SERVED(post_takes_4_mib_and_no_more),
 		SERVED(post_bounds_what_comes_in_chunks),

@@ -24,6 +24,8 @@ _Static_assert(offsetof(struct table_head, lost_events) == 824, "README");
 _Static_assert(offsetof(struct table_head, limits_state) == 836, "README");
 _Static_assert(offsetof(struct table_head, limits_loaded_at) == 848, "README");
 _Static_assert(offsetof(struct table_head, limits_tenants) == 860, "README");
+_Static_assert(offsetof(struct table_head, query_death_code) == 1392, "README");
+_Static_assert(offsetof(struct table_head, query_died_at) == 1400, "README");
 _Static_assert(offsetof(struct table_slot, lease_until) == 8, "README");
 _Static_assert(offsetof(struct table_slot, death_at) == 48, "README");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "a read-only map cannot be locked");

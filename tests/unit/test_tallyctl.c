@@ -99,6 +99,11 @@ static void status_ends_with_one_line_that_says_it_all(void **state)
 	assert_int_equal(SAY(ctl_status, "status"), CTL_INCOMPLETE);
 	assert_says("2 of 2 not ready: p0 replaying 50% (ETA 4.0 s), "
 		    "p1 failed (SIGSEGV, restarts in 12 s)\n");
+	atomic_store(&slot->death, DEATH_HANG);
+	atomic_store(&slot->death_code, SIGKILL);
+	assert_int_equal(SAY(ctl_status, "status"), CTL_INCOMPLETE);
+	assert_says("p1 failed (hang (SIGKILL), restarts in 12 s)\n");
+	assert_says("hang (SIGKILL) 0.");
 	run_publish(&run, 0, PART_FREE, 0);
 	run_publish(&run, 1, PART_READY, 11);
 	run_lease(&run, 1, 0);
@@ -129,6 +134,101 @@ static void status_says_when_the_topic_has_more_or_fewer_partitions(void **state
 	assert_int_equal(SAY(ctl_status, "status"), CTL_INCOMPLETE);
 	assert_says("\ntopic has 3 partitions, 4 are routed (kafka.partitions): 1 is missing\n");
 	assert_null(strstr(said, "does not have it")); /* it failed by itself */
+}
+
+static void queryd(uint32_t wanted, uint32_t first, uint32_t second, uint32_t deaths)
+{
+	struct table_head *head = table_head_mut(&run.table);
+	atomic_store(&head->query_processes, wanted);
+	atomic_store(&head->query_pids[0], first);
+	atomic_store(&head->query_pids[1], second);
+	atomic_store(&head->query_restarts, deaths);
+}
+
+static void status_says_when_no_query_process_lives(void **state)
+{
+	struct table_head *head = table_head_mut(&run.table);
+	char path[100];
+	(void)state;
+	assert_int_equal(SAY(ctl_status, "status"), CTL_OK);
+	assert_says("; no queryd (query.enabled is false)\n");
+	queryd(1, 0, 0, 0);
+	assert_int_equal(SAY(ctl_status, "status"), CTL_OK);
+	assert_says("; queryd is starting\n");
+	queryd(1, 0, 0, 14);
+	atomic_store(&head->query_death, DEATH_EXIT);
+	atomic_store(&head->query_death_code, 1);
+	atomic_store(&head->query_died_at, (uint64_t)(host_wall_ms() - 20000) * 1000000);
+	assert_int_equal(SAY(ctl_status, "status"), CTL_INCOMPLETE);
+	assert_says("\nQUERYD HAS DIED 14 times, the last 20 s ago (exit 1): nobody answers gRPC "
+		    "or HTTP; see \"queryd error\" in the log\n");
+	queryd(2, 0, 5833, 3);
+	assert_int_equal(SAY(ctl_status, "status"), CTL_OK);
+	assert_says("; queryd 1 of 2, pid 5833, 3 restarts\n");
+	queryd(2, 5623, 5833, 1);
+	assert_int_equal(SAY(ctl_status, "status"), CTL_OK);
+	assert_says("; queryd 2 of 2, pids 5623 5833, 1 restart\n");
+	assert_null(strstr(said, "HAS DIED"));
+	/* It lives, but it did not a moment ago. */
+	queryd(1, 5623, 0, 1);
+	atomic_store(&head->query_death, DEATH_SIGNAL);
+	atomic_store(&head->query_death_code, 11);
+	atomic_store(&head->query_died_at, (uint64_t)host_wall_ms() * 1000000);
+	snprintf(path, sizeof path, "%s/query.http", run.dir);
+	FILE *file = fopen(path, "w");
+	fputs("127.0.0.1:3100\n", file);
+	fclose(file);
+	assert_int_equal(SAY(ctl_status, "status"), CTL_OK);
+	assert_says("; queryd pid 5623, 1 restart, the last 0.");
+	assert_says(" s ago (SIGSEGV)\nHTTP 127.0.0.1:3100\n");
+	ctl.json = true;
+	assert_int_equal(SAY(ctl_status, "status"), CTL_OK);
+	json_t *object = parsed(), *query = json_object_get(object, "queryd");
+	assert_int_equal(json_array_size(json_object_get(query, "pids")), 1);
+	assert_string_equal(json_string_value(json_object_get(query, "http")), "127.0.0.1:3100");
+	assert_true(json_is_null(json_object_get(query, "grpc")));
+	json_decref(object);
+}
+
+static void status_tells_a_frozen_tallyd_from_one_that_is_gone(void **state)
+{
+	struct table_head *head = table_head_mut(&run.table);
+	(void)state;
+	head->supervisor_pid = 1; /* older than any heartbeat, and always there */
+	atomic_store(&head->heartbeat, host_boot_ns() - UINT64_C(8500000000));
+	assert_int_equal(SAY(ctl_status, "status"), CTL_INCOMPLETE);
+	assert_says("tallyd pid 1 gives no sign of life for 8.");
+	assert_says(" s: it is frozen or stuck (the process is there); this is the last state\n");
+	assert_says("\ntallyd is frozen or stuck: 2 of 2 partitions ready\n");
+	head->supervisor_pid = 0x3fffffff;
+	assert_int_equal(SAY(ctl_status, "status"), CTL_INCOMPLETE);
+	assert_says("tallyd is not running: it is gone without a word, last heartbeat 8.");
+	/* Another process has its number: it is younger than the heartbeat. */
+	head->supervisor_pid = (uint32_t)getpid();
+	atomic_store(&head->heartbeat, 1);
+	assert_int_equal(SAY(ctl_status, "status"), CTL_INCOMPLETE);
+	assert_says("tallyd is not running: it is gone without a word");
+}
+
+static void status_says_when_a_worker_gives_no_sign_of_life(void **state)
+{
+	char path[160];
+	struct stats stats;
+	(void)state;
+	atomic_store(&table_slot_mut(&run.table, 0)->pid, 77);
+	run_path(&run, 0, 10, path);
+	strcat(path, "/stats");
+	int fd = open(path, O_RDWR);
+	assert_int_equal(pread(fd, &stats, sizeof stats, 0), sizeof stats);
+	atomic_store(&stats.heartbeat, host_boot_ns() - UINT64_C(7200000000));
+	assert_int_equal(pwrite(fd, &stats, sizeof stats, 0), sizeof stats);
+	assert_int_equal(SAY(ctl_status, "status"), CTL_OK);
+	assert_says("  no sign of life for 7.");
+	atomic_store(&stats.heartbeat, host_boot_ns());
+	assert_int_equal(pwrite(fd, &stats, sizeof stats, 0), sizeof stats);
+	close(fd);
+	assert_int_equal(SAY(ctl_status, "status"), CTL_OK);
+	assert_null(strstr(said, "no sign of life"));
 }
 
 static void status_names_a_few_of_many_that_are_not_ready(void **state)
@@ -217,6 +317,25 @@ static void stream_keeps_all_digits_of_a_hash(void **state)
 	assert_int_equal(SAY(ctl_stream, "stream", "a"), CTL_TROUBLE);
 }
 
+/* As from a shell, with nothing attached. */
+static void commands_check_their_words_before_they_attach(void **state)
+{
+	struct ctl none = {.run_dir = "/nowhere"};
+	const char *const bad[] = {"status", "--what", NULL}, *const good[] = {"status", NULL};
+	(void)state;
+	optind = 0;
+	assert_int_equal(ctl_status(&none, 2, (char **)(uintptr_t)bad), CTL_TROUBLE);
+	assert_null(none.tally);
+	optind = 0;
+	assert_int_equal(ctl_status(&none, 1, (char **)(uintptr_t)good), CTL_TROUBLE);
+	none.run_dir = run.dir;
+	optind = 0;
+	assert_int_equal(ctl_attach(&none), 0);
+	assert_non_null(none.tally);
+	assert_int_equal(none.instance.owned, 2);
+	tally_close(&none.tally);
+}
+
 static void commands_refuse_words_they_do_not_know(void **state)
 {
 	(void)state;
@@ -267,7 +386,7 @@ static void status_tells_all_of_one_partition(void **state)
 	assert_says("\ngeneration         11\n");
 	assert_says("\ntoo_old            17\n");
 	assert_says("\nasked_rejected     0\n");
-	assert_says("\n1 of 1 partitions ready\n");
+	assert_says("\n1 of 1 partition ready\n");
 	assert_int_equal(SAY(ctl_status, "status", "--partition=3"), CTL_INCOMPLETE);
 	assert_says("1 of 1 not ready: p3 free\n");
 	assert_int_equal(SAY(ctl_status, "status", "--partition=4"), CTL_TROUBLE);
@@ -305,6 +424,34 @@ static void publish_limits(uint64_t streams, uint64_t gold, enum limit_scope sco
 	atomic_store(&table_head_mut(&run.table)->limits_version, version);
 }
 
+static void status_says_which_limits_hold(void **state)
+{
+	struct table_head *head = table_head_mut(&run.table);
+	(void)state;
+	publish_limits(4, 2, LIMIT_INSTANCE, false);
+	atomic_store(&head->limits_state, LOAD_NONE);
+	assert_int_equal(SAY(ctl_status, "status"), CTL_OK);
+	assert_says("\nlimits: 7 active streams for every tenant (no limits.file)\n");
+	atomic_store(&head->limits_state, LOAD_OK);
+	atomic_store(&head->limits_tenants, 2);
+	atomic_store(&head->limits_loaded_at, (uint64_t)host_wall_ms() - 3000);
+	assert_int_equal(SAY(ctl_status, "status"), CTL_OK);
+	assert_says("\nlimits of 2 tenants, 7 for others, loaded 3.");
+	const struct limits_source dry = {.version = 1000,
+		.default_streams = LIMIT_NONE,
+		.default_dry_run = true,
+		.scope = LIMIT_INSTANCE};
+	assert_int_equal(limits_write(run.dirfd, &dry), 0);
+	atomic_store(&head->limits_version, 1000);
+	assert_int_equal(SAY(ctl_status, "status"), CTL_OK);
+	assert_says("\nlimits of 2 tenants, none for others, loaded 3.");
+	assert_says(" s ago; DRY RUN: nothing is rejected\n");
+	atomic_store(&head->limits_state, LOAD_NONE);
+	assert_int_equal(SAY(ctl_status, "status"), CTL_OK);
+	assert_says(
+		"\nlimits: none for any tenant (no limits.file); DRY RUN: nothing is rejected\n");
+}
+
 static void check_says_what_would_come_in(void **state)
 {
 	(void)state;
@@ -317,8 +464,16 @@ static void check_says_what_would_come_in(void **state)
 	assert_says("0  0x0000000000000008  known\n0  0x0000000000000010  full\n");
 	assert_says("\n1 of 2 would come in, 1 would be rejected\n");
 	assert_int_equal(SAY(ctl_check, "check", "a", "16", "3"), CTL_UNDECIDED);
-	assert_says("3  0x0000000000000003  not ready\n");
+	assert_says("3  0x0000000000000003  elsewhere\n");
+	assert_says("\n1 of 2 would come in\n1 of 2 belongs to another instance (partition 3): ask "
+		    "there, or use --admit\n");
+	assert_int_equal(SAY(ctl_check, "check", "a", "2", "3", "7"), CTL_UNDECIDED);
+	assert_says("3 of 3 belong to other instances (partitions 2 3): ask there");
+	run_publish(&run, 1, PART_PENDING, 12);
+	assert_int_equal(SAY(ctl_check, "check", "a", "4", "1"), CTL_UNDECIDED);
+	assert_says("1  0x0000000000000001  not ready\n");
 	assert_says("1 of 2 would come in, 1 could not be decided: see 'tallyctl status'\n");
+	run_publish(&run, 1, PART_READY, 11);
 	/* Each has room, both have not; one that is named twice is one. */
 	assert_int_equal(SAY(ctl_check, "check", "a", "16", "17", "16"), CTL_INCOMPLETE);
 	assert_says("each of the 2 new ones has room, all together have not: 1 fit\n");
@@ -383,17 +538,23 @@ static void explain_says_where_a_limit_comes_from(void **state)
 	assert_says("a: limit of active streams: 5\n");
 	assert_says("limit     its entry in limits.yaml\n");
 	assert_says("share     5 x 2 owned / 4 partitions, rounded up, = 3\n");
-	assert_says("active    1 in 2 partitions, 2 of them ready\nheadroom  2\ndry run   no\n");
+	assert_says("active    1 (default bucket) in 2 partitions, 2 of them ready\n");
+	assert_says("\nheadroom  2\ndry run   no\n");
+	assert_null(strstr(said, "seen      never"));
 	assert_says("5      3        1         2  (default)\n");
 	assert_says("2      1        1         0  gold\n");
 	assert_says("1  gold       gold\n");
 	assert_says("0  ready        2  decided here\n1  ready        0  decided here\n");
 	assert_says("\nthe next new stream is let in: 2 more fit\n");
 	assert_says("the next new stream of policy gold is rejected (reason 2, max streams): 1 "
-		    "active streams fill the share of 1; there is room again when 1 of them have "
+		    "active streams fill the share of 1; there is room again when 1 of them has "
 		    "expired\n");
 	assert_says("streams of the other 2 partitions are decided by other instances\n");
 	/* One that nobody has heard of, by default; its name is hostile. */
+	assert_int_equal(SAY(ctl_explain, "explain", "\x1b[2Jx"), CTL_OK);
+	assert_says("user: limits.file is not set\n");
+	assert_says("\nseen      never: no partition of this instance has heard of it\n");
+	atomic_store(&table_head_mut(&run.table)->limits_state, LOAD_OK);
 	assert_int_equal(SAY(ctl_explain, "explain", "\x1b[2Jx"), CTL_OK);
 	assert_says("\\x1b[2Jx: limit of active streams: 7\n");
 	assert_says("limits.yaml has no entry for it\n");
@@ -417,7 +578,7 @@ static void explain_says_what_happens_next_and_why(void **state)
 	run_publish(&run, 1, PART_REPLAYING, 11);
 	assert_int_equal(SAY(ctl_explain, "explain", "a"), CTL_INCOMPLETE);
 	assert_says("1  replaying        0  failed (reason 1) until it is ready\n");
-	assert_says("but one of the 1 partitions that are not ready is not decided: failed");
+	assert_says("but streams of the 1 partition not ready are not decided: failed");
 	run_publish(&run, 0, PART_REPLAYING, 10);
 	assert_int_equal(SAY(ctl_explain, "explain", "a"), CTL_INCOMPLETE);
 	assert_says("the next new stream nobody decides here: none of the 2 partitions is ready\n");
@@ -426,7 +587,7 @@ static void explain_says_what_happens_next_and_why(void **state)
 	run_publish(&run, 1, PART_STOPPED, 11);
 	assert_int_equal(SAY(ctl_explain, "explain", "a"), CTL_OK);
 	assert_int_equal(strncmp(said, "tallyd is not running", 21), 0);
-	assert_says("active    1 in 2 partitions");
+	assert_says("active    1 (default bucket) in 2 partitions, 0 of them ready\n");
 	assert_says("nobody decides: tallyd is not running\n");
 	ctl.json = true;
 	assert_int_equal(SAY(ctl_explain, "explain", "a"), CTL_OK);
@@ -511,7 +672,7 @@ static void check_admits_by_asking_tally_queryd(void **state)
 	assert_says("3  0xffffffffffffffff  accepted\n");
 	assert_says("0  0x0000000000000004  rejected\n");
 	assert_says("1  0x0000000000000005  unknown\n"); /* hostile */
-	assert_says("1 of 3 came in, 1 were rejected, 1 could not be decided");
+	assert_says("1 of 3 came in, 1 was rejected, 1 could not be decided");
 	queryd_end(pid);
 	assert_says("POST /api/v1/exceeds-limits HTTP/1.1\r\n");
 	assert_says("Content-Type: application/json\r\n");
@@ -537,7 +698,9 @@ static void check_asks_only_an_address(void **state)
 	(void)state;
 	char path[100];
 	assert_int_equal(SAY(ctl_check, "check", "--admit", "a", "1"), CTL_TROUBLE);
-	assert_says("no tally-queryd to ask: cannot read");
+	assert_says("no tally-queryd listens for ");
+	assert_says(": 'tallyctl status' says whether it is starting, dying or disabled "
+		    "(query.enabled)\n");
 	static const char *const bad[] = {"", "x", "example.com:80", "127.0.0.1:1/x",
 		"@127.0.0.1:1", "127.0.0.1", "file:///x"};
 	snprintf(path, sizeof path, "%s/query.http", run.dir);
@@ -591,6 +754,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(status_ends_with_one_line_that_says_it_all),
 		TEST(status_says_when_the_topic_has_more_or_fewer_partitions),
+		TEST(status_says_when_no_query_process_lives),
+		TEST(status_tells_a_frozen_tallyd_from_one_that_is_gone),
+		TEST(status_says_when_a_worker_gives_no_sign_of_life),
+		TEST(status_says_which_limits_hold),
+		TEST(commands_check_their_words_before_they_attach),
 		TEST(status_names_a_few_of_many_that_are_not_ready),
 		TEST(commands_answer_and_say_so_when_tallyd_is_stopped),
 		TEST(commands_say_when_an_answer_is_not_complete),

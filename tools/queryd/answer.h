@@ -48,6 +48,7 @@ struct query {
 	 */
 	int (*ask)(struct asker *asker, struct ask *ask, struct tally *again);
 	struct asker *asker;
+	_Atomic unsigned asking;   /* threads that wait for an answer of it */
 	struct services *services; /* gRPC; NULL: none */
 	/* metrics_asker, or NULL: nothing of these two is in /metrics. */
 	void (*ask_metrics)(FILE *out, struct asker *asker, struct services *services);

@@ -9,6 +9,9 @@
  *	                                               (once)              |        ^
  *	                                             no longer: unserved <-'--------'
  *
+ * Who asks holds a thread of the HTTP server: all but one may, so that one is
+ * always there for whoever only reads; others are told to come again (503 busy).
+ *
  * What has been asked is asked once, however often the answer is built.  Between
  * the last look at the partitions and the send there is only the hand-over.
  *
@@ -182,6 +185,22 @@ static int ask_workers(struct question *question, struct posted *posted, enum sh
 	return posted->n == 0 ? 0 : query->ask(query->asker, &ask, question->seat->table);
 }
 
+/* false: as many wait as may. */
+static bool asking_begin(struct query *query)
+{
+	unsigned most = query->threads > 1 ? query->threads - 1 : 1;
+
+	if (atomic_fetch_add(&query->asking, 1) < most)
+		return true;
+	atomic_fetch_sub(&query->asking, 1);
+	return false;
+}
+
+static void asking_end(struct query *query)
+{
+	atomic_fetch_sub(&query->asking, 1);
+}
+
 static int answer_asked(struct question *question, struct answer *answer, enum shape shape)
 {
 	struct posted *posted = question_posted(question, answer);
@@ -195,9 +214,15 @@ static int answer_asked(struct question *question, struct answer *answer, enum s
 			"this query process takes no questions that write");
 		return 0;
 	}
+	if (!asking_begin(question->query)) {
+		answer_error(answer, 503, "busy",
+			"too many questions wait for their answer: ask again, or over gRPC");
+		return 0;
+	}
 	err = stood_begin(&stood, question->seat->table);
 	if (err == 0)
 		err = ask_workers(question, posted, shape);
+	asking_end(question->query);
 	if (err == 0)
 		stood_unserve(&stood, posted);
 	do {

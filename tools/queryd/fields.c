@@ -180,6 +180,17 @@ I(limits_refused,  U32,  "tally_limits_refused_total", "counter", 0,
 	"Loads of the limits that were refused."),
 I(limits_tenants,  U32,  "tally_limits_tenants", "gauge", 0,
 	"Tenants with limits of their own."),
+I(limits_default,  OPT,  "tally_limits_default", "gauge", 0,
+	"Limit of a tenant that has none of its own; 0 = no limit."),
+I(limits_dry_run,  BOOL, "tally_limits_dry_run", "gauge", 0,
+	"Whether nothing is rejected, for tenants whose entry does not say."),
+I(query_processes, U32,  "tally_query_processes", "gauge", 0,
+	"Query processes that should run."),
+I(query_alive,     U32,  "tally_query_processes_alive", "gauge", 0,
+	"Query processes that run."),
+I(query_death,     TEXT, NULL, NULL, 0, NULL),
+I(query_died_at_ms, TIME, "tally_query_last_death_timestamp_seconds", "gauge", MS,
+	"Unix time of the last death of a query process."),
 };
 /* clang-format on */
 

@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "given.h"
 #include "grpc_private.h"
 
 #include "shm/check.h"
@@ -58,12 +59,16 @@ static const struct grpc_method *find(const struct grpc_method *table, const cha
 }
 
 const struct grpc_method *server_method(
-	const struct grpc_server *server, const char *path, size_t len)
+	const struct grpc_server *server, const char *path, size_t len, size_t *message_max)
 {
 	const struct grpc_method *method = find(server->options.methods, path, len);
 
-	if (method == NULL)
-		method = find(grpc_health_table(), path, len);
+	*message_max = server->options.message_max;
+	if (method != NULL)
+		return method;
+	if (*message_max > GRPC_OWN_MESSAGE)
+		*message_max = GRPC_OWN_MESSAGE;
+	method = find(grpc_health_table(), path, len);
 	if (method == NULL && server->options.descriptors != NULL)
 		method = find(grpc_reflect_table(), path, len);
 	return method;
@@ -91,8 +96,25 @@ void server_refund(struct conn *conn, size_t bytes)
 
 /* --- connections ------------------------------------------------------------------------------- */
 
-/* Makes room: whoever has been without a call for longest, if that is long. */
-static bool end_an_idle_one(struct grpc_server *server)
+static struct in6_addr address_of(const struct sockaddr_storage *address)
+{
+	struct in6_addr mapped = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
+
+	if (address->ss_family == AF_INET6)
+		return ((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+	if (address->ss_family == AF_INET)
+		memcpy(mapped.s6_addr + 12,
+			&((const struct sockaddr_in *)(const void *)address)->sin_addr, 4);
+	return mapped;
+}
+
+static bool is_of(const struct conn *conn, const struct in6_addr *from)
+{
+	return from == NULL || memcmp(&conn->from, from, sizeof(*from)) == 0;
+}
+
+/* Makes room: whoever (of this address) has been without a call for longest, if that is long. */
+static bool end_an_idle_one(struct grpc_server *server, const struct in6_addr *from)
 {
 	uint64_t idle_ns = (uint64_t)server->options.patience.idle * 1000000;
 	struct conn *conn;
@@ -101,7 +123,8 @@ static bool end_an_idle_one(struct grpc_server *server)
 	{
 		if (server->now_ns - conn->used_ns < idle_ns)
 			return false;
-		if (conn->calls_n == 0) {
+		/* Who only watches can come back at any time. */
+		if (conn->calls_n == conn->watches_n && is_of(conn, from)) {
 			conn_doom(conn);
 			return true;
 		}
@@ -109,23 +132,45 @@ static bool end_an_idle_one(struct grpc_server *server)
 	return false;
 }
 
-static void admit(struct grpc_server *server, int fd)
+/* One address may have three quarters of all connections. */
+static bool has_its_part(const struct grpc_server *server, const struct in6_addr *from)
+{
+	unsigned most = server->options.connections_max - server->options.connections_max / 4;
+	const struct conn *conn;
+	unsigned n = 0;
+
+	if (server->facts.connections < most)
+		return false;
+	TAILQ_FOREACH(conn, &server->conns, link)
+	{
+		n += is_of(conn, from);
+	}
+	return n >= most;
+}
+
+static void refuse(struct grpc_server *server, int fd, const char *whose)
 {
 	static struct log_limit limit;
 	unsigned suppressed;
 
-	if (server->facts.connections >= server->options.connections_max &&
-		!end_an_idle_one(server)) {
-		close(fd);
-		server->facts.refused++;
-		if (log_limit_pass(&limit, LOG_EVERY_MS, &suppressed))
-			log_warn("grpc.full",
-				"connections=%u suppressed=%u text=\"refused a connection: all of "
-				"query.grpc_connections are in use\"",
-				server->options.connections_max, suppressed);
-		return;
-	}
-	conn_new(server, fd);
+	close(fd);
+	server->facts.refused++;
+	if (log_limit_pass(&limit, LOG_EVERY_MS, &suppressed))
+		log_warn("grpc.full",
+			"connections=%u suppressed=%u text=\"refused a connection: %s of "
+			"query.grpc_connections are in use\"",
+			server->options.connections_max, suppressed, whose);
+}
+
+static void admit(struct grpc_server *server, int fd, const struct in6_addr *from)
+{
+	bool part = has_its_part(server, from);
+	bool full = server->facts.connections >= server->options.connections_max;
+
+	if ((part || full) && !end_an_idle_one(server, part ? from : NULL))
+		refuse(server, fd, part ? "three quarters (the part of one address)" : "all");
+	else
+		conn_new(server, fd, from);
 }
 
 static void on_accept(struct ev_loop *loop, ev_io *io, int revents)
@@ -135,10 +180,14 @@ static void on_accept(struct ev_loop *loop, ev_io *io, int revents)
 	(void)revents;
 	server_turn(server);
 	for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
-		int fd = accept4(server->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		struct sockaddr_storage address = {0};
+		socklen_t len = sizeof(address);
+		int fd = accept4(server->fd, (struct sockaddr *)&address, &len,
+			SOCK_NONBLOCK | SOCK_CLOEXEC);
+		struct in6_addr from = address_of(&address);
 
 		if (fd >= 0) {
-			admit(server, fd);
+			admit(server, fd, &from);
 		} else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
 			   errno == ENOMEM) {
 			log_warn("grpc.accept", "text=\"%s: accepting again in a second\"",
@@ -221,11 +270,6 @@ static void set_socket(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &dead_ms, sizeof(dead_ms));
 }
 
-static unsigned or_usual(unsigned value, unsigned usual)
-{
-	return value != 0 ? value : usual;
-}
-
 static void fill_in(struct grpc_options *options)
 {
 	struct grpc_patience *patience = &options->patience;
@@ -241,15 +285,10 @@ static void fill_in(struct grpc_options *options)
 	}
 }
 
-static bool given(const char *file)
-{
-	return file != NULL && file[0] != '\0';
-}
-
 static bool wants_tls(const struct grpc_options *options)
 {
-	return given(options->cert_file) || given(options->key_file) ||
-	       given(options->client_ca_file);
+	return is_given(options->cert_file) || is_given(options->key_file) ||
+	       is_given(options->client_ca_file);
 }
 
 struct grpc_server *grpc_start(const struct grpc_options *options, int fd, char why[GRPC_WHY_SIZE])

@@ -8,8 +8,10 @@
  * One thread, one loop, no locks.  Everything that a peer can make large is
  * bounded: connections, streams, headers, messages, bytes waiting to be read,
  * time.  A peer that breaks the rules loses its connection, and nobody else
- * notices.  When all connections are taken, a new one ends the one that has
- * been without a call for longest (patience.idle at least).
+ * notices.  When all connections are taken, or three quarters of them by one
+ * address, a new one ends the one (of that address) that has been without a call
+ * for longest (patience.idle at least; a Watch is no call here).  Handlers of one
+ * connection get 2 ms of a round of the loop; its other calls wait.
  *
  * Answered here: grpc.health.v1.Health, and grpc.reflection (v1, v1alpha).
  *
@@ -76,7 +78,7 @@ struct grpc_options {
 	bool (*serving)(const char *service, void *arg);
 	const uint8_t *descriptors; /* a FileDescriptorSet; NULL: no reflection */
 	size_t descriptors_len;
-	size_t message_max; /* bytes of a request message, after gunzip */
+	size_t message_max; /* bytes of a request message, after gunzip; of our own methods 4 KiB */
 	size_t memory_max;  /* bytes of all requests and answers under way; 0 = the usual */
 	unsigned connections_max, streams_max;
 	struct grpc_patience patience;
@@ -131,7 +133,9 @@ void *grpc_data(const struct grpc_call *call);
 /*
  * The answer: message and status OK; `message` is copied.  The call is over.
  * What can be written at once is written before this returns, so a check that
- * was made right before still holds when the answer leaves.
+ * was made right before still holds when the answer leaves.  What does not fit
+ * into the client's window (64 KiB unless it gives more) or waits behind other
+ * output leaves later, unchecked.
  */
 void grpc_reply(struct grpc_call *call, const uint8_t *message, size_t len);
 

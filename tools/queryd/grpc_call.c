@@ -181,7 +181,7 @@ void call_header(
 	struct grpc_call *call, const char *name, size_t name_len, const char *value, size_t len)
 {
 	if (is(name, name_len, ":path"))
-		call->method = server_method(call->conn->server, value, len);
+		call->method = server_method(call->conn->server, value, len, &call->message_max);
 	else if (is(name, name_len, ":method"))
 		call->post = is(value, len, "POST");
 	else if (is(name, name_len, "content-type"))
@@ -221,11 +221,12 @@ void call_headers_end(struct grpc_call *call)
 
 static void fail_too_long(struct grpc_call *call, size_t length)
 {
+	bool own = call->message_max < call->conn->server->options.message_max;
 	char why[160];
 
-	snprintf(why, sizeof(why),
-		"a message of %zu bytes is too large: query.grpc_max_message is %zu", length,
-		call->conn->server->options.message_max);
+	snprintf(why, sizeof(why), "a message of %zu bytes is too large: %s is %zu", length,
+		own ? "the most that this method takes" : "query.grpc_max_message",
+		call->message_max);
 	call_fail(call, GRPC_RESOURCE_EXHAUSTED, why);
 }
 
@@ -234,8 +235,7 @@ static void look(struct grpc_call *call)
 {
 	size_t length = 0;
 
-	switch (grpc_front(
-		call->in.at, call->in.len, call->conn->server->options.message_max, &length)) {
+	switch (grpc_front(call->in.at, call->in.len, call->message_max, &length)) {
 	case FRONT_SHORT:
 		break;
 	case FRONT_TOO_LONG:
@@ -301,7 +301,10 @@ static void gunzip_failed(struct grpc_call *call, enum grpc_gunzip result)
 {
 	if (result == GUNZIP_TOO_LONG)
 		call_fail(call, GRPC_RESOURCE_EXHAUSTED,
-			"the message, unpacked, is larger than query.grpc_max_message");
+			call->message_max < call->conn->server->options.message_max
+				? "the message, unpacked, is larger than this method takes"
+				: "the message, unpacked, is larger than "
+				  "query.grpc_max_message");
 	else if (result == GUNZIP_NO_MEMORY)
 		call_fail(call, GRPC_RESOURCE_EXHAUSTED, "out of memory");
 	else
@@ -324,8 +327,7 @@ static void hand_over_gzip(struct grpc_call *call, const uint8_t *packed, size_t
 			"the message is marked as packed, but there is no grpc-encoding");
 		return;
 	}
-	result = grpc_gunzip(
-		packed, len, call->conn->server->options.message_max, &unpacked, &unpacked_len);
+	result = grpc_gunzip(packed, len, call->message_max, &unpacked, &unpacked_len);
 	if (result != GUNZIP_DONE) {
 		gunzip_failed(call, result);
 		return;
@@ -347,7 +349,7 @@ static enum grpc_front next_front(struct grpc_call *call, size_t *length)
 {
 	struct bytes *in = &call->in;
 	enum grpc_front front =
-		grpc_front(in->at + call->in_at, in->len - call->in_at, SIZE_MAX, length);
+		grpc_front(in->at + call->in_at, in->len - call->in_at, call->message_max, length);
 
 	if (front != FRONT_WHOLE && call->in_at > 0) {
 		memmove(in->at, in->at + call->in_at, in->len - call->in_at);
@@ -361,9 +363,14 @@ static enum grpc_front next_front(struct grpc_call *call, size_t *length)
 static void handle_bidi(struct grpc_call *call)
 {
 	size_t length = 0, next;
+	enum grpc_front front = next_front(call, &length);
 	uint8_t *frame;
 
-	if (next_front(call, &length) != FRONT_WHOLE) {
+	if (front == FRONT_TOO_LONG) {
+		fail_too_long(call, length);
+		return;
+	}
+	if (front != FRONT_WHOLE) {
 		if (call->in.len > 0)
 			call_fail(
 				call, GRPC_INTERNAL, "the request ends in the middle of a message");
@@ -378,7 +385,8 @@ static void handle_bidi(struct grpc_call *call)
 	}
 	memcpy(frame, call->in.at + call->in_at, GRPC_PREFIX_SIZE + length);
 	call->in_at += GRPC_PREFIX_SIZE + length;
-	if (next_front(call, &next) == FRONT_WHOLE || call->all_here)
+	front = next_front(call, &next);
+	if (front == FRONT_WHOLE || front == FRONT_TOO_LONG || call->all_here)
 		call_move(call, CALL_READY);
 	hand_over_front(call, frame, length);
 	free(frame);
@@ -411,7 +419,8 @@ static void on_deadline(struct ev_loop *loop, ev_timer *timer, int revents)
 	struct conn *conn = call->conn;
 
 	(void)revents;
-	if (server_turn(conn->server) < call->deadline_ns) { /* the loop's clock was behind when it was set */
+	/* The loop's clock was behind when it was set. */
+	if (server_turn(conn->server) < call->deadline_ns) {
 		ev_timer_set(timer, (double)(call->deadline_ns - conn->server->now_ns) / 1e9, 0);
 		ev_timer_start(loop, timer);
 		return;

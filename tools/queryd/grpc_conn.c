@@ -6,45 +6,33 @@
  *
  *	conn_turn:  read 64 KiB -> nghttp2 -> calls that ended, calls that are whole -> write
  *
- * One turn reads once, so no peer can keep the loop.  While the socket takes no
- * more of what we have to say, nothing is read: what waits to be written is at
- * most one buffer, and not for longer than patience.answer.
+ * One turn reads one buffer and lets handlers work for 2 ms; what is left is for
+ * the loop's next round (a timer of no time: libev runs an event that is fed in
+ * the same round, before all others), so no peer can keep the loop.  While whole
+ * calls wait, or the socket takes no more of what we have to say, nothing is
+ * read: what waits to be written is at most one buffer, and not for longer than
+ * patience.answer.
  *
  * Runs in: queryd, the loop's thread.  Blocks in: nowhere.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <netdb.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "grpc_private.h"
 
 #include "shm/check.h"
 #include "shm/host.h"
-#include "shm/log.h"
 
-#define LINGER_MS	 2000
-#define LINGER_BYTES	 (1024 * 1024)
-#define LOG_EVERY_MS	 1000
-#define GOAWAY_SIZE	 17
-#define GOAWAY_WORDS_MAX 64
-#define TURN_NS	 UINT64_C(2000000) /* of handlers, before others have their turn */
-
-static const char http1_answer[] = "HTTP/1.1 400 Bad Request\r\n"
-				   "Content-Type: text/plain; charset=utf-8\r\n"
-				   "Content-Length: 91\r\n"
-				   "Connection: close\r\n\r\n"
-				   "This port speaks gRPC (HTTP/2 without upgrade). HTTP/1 is on "
-				   "the port of query.http_listen\n";
+#define LINGER_MS 2000
+#define TURN_NS	  UINT64_C(2000000) /* of handlers, before others have their turn */
 
 static void on_io(struct ev_loop *loop, ev_io *io, int revents);
 static void on_again(struct ev_loop *loop, ev_timer *timer, int revents);
 
 /* --- start and end ----------------------------------------------------------------------------- */
 
-static void enter(struct conn *conn, enum conn_state state)
+void conn_enter(struct conn *conn, enum conn_state state)
 {
 	conn->state = state;
 	conn->since_ns = conn->server->now_ns;
@@ -53,14 +41,14 @@ static void enter(struct conn *conn, enum conn_state state)
 /* TLS is done, or there is none: our SETTINGS go out, the peer's have to come. */
 static void begin(struct conn *conn)
 {
-	enter(conn, CONN_GREETING);
+	conn_enter(conn, CONN_GREETING);
 	if (h2_open(conn))
 		conn_flush(conn);
 	else
 		conn_doom(conn);
 }
 
-void conn_new(struct grpc_server *server, int fd)
+void conn_new(struct grpc_server *server, int fd, const struct in6_addr *from)
 {
 	struct conn *conn = calloc(1, sizeof(*conn));
 
@@ -72,6 +60,7 @@ void conn_new(struct grpc_server *server, int fd)
 		return;
 	}
 	conn->server = server;
+	conn->from = *from;
 	conn->used_ns = server->now_ns;
 	for (size_t i = 0; i < CALL_STATES; i++)
 		TAILQ_INIT(&conn->calls[i]);
@@ -82,7 +71,7 @@ void conn_new(struct grpc_server *server, int fd)
 	server->facts.accepted++;
 	server->facts.connections++;
 	ev_io_start(server->options.loop, &conn->io);
-	enter(conn, CONN_SHAKING);
+	conn_enter(conn, CONN_SHAKING);
 	if (conn->wire.ssl == NULL)
 		begin(conn);
 }
@@ -93,7 +82,7 @@ void conn_doom(struct conn *conn)
 
 	if (conn->state == CONN_DOOMED)
 		return;
-	enter(conn, CONN_DOOMED);
+	conn_enter(conn, CONN_DOOMED);
 	ev_io_stop(server->options.loop, &conn->io);
 	ev_clear_pending(server->options.loop, &conn->io);
 	ev_timer_stop(server->options.loop, &conn->again);
@@ -102,8 +91,7 @@ void conn_doom(struct conn *conn)
 	ev_timer_start(server->options.loop, &server->reap);
 }
 
-/* Its calls are over, and their handlers are told. */
-static void end_session(struct conn *conn)
+void conn_end_session(struct conn *conn)
 {
 	struct grpc_call *call;
 
@@ -116,72 +104,13 @@ static void end_session(struct conn *conn)
 
 void conn_free(struct conn *conn)
 {
-	end_session(conn);
+	conn_end_session(conn);
 	wire_close(&conn->wire);
 	server_refund(conn, conn->out_len);
 	free(conn->out);
-	must(conn->memory == 0 && conn->calls_n == 0);
+	must(conn->memory == 0 && conn->calls_n == 0 && conn->watches_n == 0);
 	conn->server->facts.connections--;
 	free(conn);
-}
-
-static const char *peer_text(const struct conn *conn, char *text, size_t size)
-{
-	struct sockaddr_storage address;
-	socklen_t len = sizeof(address);
-	char host[NI_MAXHOST], port[NI_MAXSERV];
-
-	if (getpeername(conn->wire.fd, (struct sockaddr *)&address, &len) != 0 ||
-		getnameinfo((struct sockaddr *)&address, len, host, sizeof(host), port,
-			sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-		snprintf(text, size, "?");
-	else
-		snprintf(text, size, "%s:%s", host, port);
-	return text;
-}
-
-static void log_peer(struct conn *conn, const char *event, const char *what)
-{
-	static struct log_limit limit;
-	char peer[NI_MAXHOST + NI_MAXSERV], quoted[2 * TLS_WHY_SIZE];
-	unsigned suppressed;
-
-	if (log_limit_pass(&limit, LOG_EVERY_MS, &suppressed))
-		log_warn(event, "peer=%s text=%s suppressed=%u",
-			peer_text(conn, peer, sizeof(peer)),
-			log_quote(quoted, sizeof(quoted), what), suppressed);
-}
-
-void conn_blame(struct conn *conn, const char *event, const char *what)
-{
-	conn->server->facts.abused++;
-	log_peer(conn, event, what);
-}
-
-/* Our side ends; what the peer still sends is forgotten, so that it can read our last words. */
-static void linger(struct conn *conn)
-{
-	if (conn->out != NULL) {
-		conn_doom(conn);
-		return;
-	}
-	wire_say_end(&conn->wire);
-	enter(conn, CONN_LINGERING);
-	ev_io_stop(conn->server->options.loop, &conn->io);
-	ev_io_set(&conn->io, conn->wire.fd, EV_READ);
-	ev_io_start(conn->server->options.loop, &conn->io);
-	end_session(conn);
-}
-
-static void forget_input(struct conn *conn)
-{
-	struct wire plain = {.fd = conn->wire.fd};
-	ssize_t n = wire_read(&plain, conn->server->in, GRPC_IO_SIZE);
-
-	if (n > 0)
-		conn->lingered += (size_t)n;
-	if (n == WIRE_END || n == WIRE_BROKEN || conn->lingered > LINGER_BYTES)
-		conn_doom(conn);
 }
 
 /* --- output ------------------------------------------------------------------------------------ */
@@ -223,8 +152,7 @@ static bool keep_out(struct conn *conn, const uint8_t *bytes, size_t len)
 	return true;
 }
 
-/* As much as the socket takes; what was taken, or -1. */
-static ssize_t write_some(struct conn *conn, const uint8_t *bytes, size_t len)
+ssize_t conn_write(struct conn *conn, const uint8_t *bytes, size_t len)
 {
 	size_t done = 0;
 
@@ -243,7 +171,7 @@ static ssize_t write_some(struct conn *conn, const uint8_t *bytes, size_t len)
 
 static void write_kept(struct conn *conn)
 {
-	ssize_t n = write_some(conn, conn->out + conn->out_at, conn->out_len - conn->out_at);
+	ssize_t n = conn_write(conn, conn->out + conn->out_at, conn->out_len - conn->out_at);
 
 	if (n < 0) {
 		conn_doom(conn);
@@ -298,7 +226,7 @@ void conn_flush(struct conn *conn)
 			break;
 		if (len < 0 && conn->abuse != NULL)
 			conn_blame(conn, "grpc.cut", conn->abuse);
-		n = len < 0 ? -1 : write_some(conn, buf, (size_t)len);
+		n = len < 0 ? -1 : conn_write(conn, buf, (size_t)len);
 		if (n < 0 || (n < len && !keep_out(conn, buf + n, (size_t)(len - n))))
 			conn_doom(conn);
 	}
@@ -307,52 +235,7 @@ void conn_flush(struct conn *conn)
 		ev_feed_event(conn->server->options.loop, &conn->io, EV_READ);
 }
 
-void conn_cut(struct conn *conn, const char *what)
-{
-	size_t words = strlen(what);
-	uint8_t goaway[GOAWAY_SIZE + GOAWAY_WORDS_MAX] = {0, 0, 0, NGHTTP2_GOAWAY};
-	uint32_t last;
-
-	conn_blame(conn, "grpc.cut", what);
-	if (conn->out != NULL || conn->session == NULL) {
-		conn_doom(conn);
-		return;
-	}
-	/* By hand: nghttp2 may have broken off in the middle of a frame. */
-	if (words > GOAWAY_WORDS_MAX)
-		words = GOAWAY_WORDS_MAX;
-	last = htonl((uint32_t)nghttp2_session_get_last_proc_stream_id(conn->session));
-	goaway[2] = (uint8_t)(8 + words);
-	memcpy(goaway + 9, &last, sizeof(last));
-	goaway[16] = NGHTTP2_ENHANCE_YOUR_CALM;
-	memcpy(goaway + GOAWAY_SIZE, what, words);
-	write_some(conn, goaway, GOAWAY_SIZE + words);
-	linger(conn);
-}
-
 /* --- input ------------------------------------------------------------------------------------- */
-
-static void answer_http1(struct conn *conn)
-{
-	log_peer(conn, "grpc.http1", "an HTTP/1 request on the gRPC port");
-	write_some(conn, (const uint8_t *)http1_answer, sizeof(http1_answer) - 1);
-	linger(conn);
-}
-
-static void broken(struct conn *conn, ssize_t error)
-{
-	if (conn->abuse != NULL)
-		conn_cut(conn, conn->abuse);
-	else if (error != NGHTTP2_ERR_BAD_CLIENT_MAGIC)
-		conn_cut(conn, nghttp2_strerror((int)error));
-	else if (conn->first >= 'A' && conn->first <= 'Z')
-		answer_http1(conn);
-	else {
-		conn_blame(conn, "grpc.garbage",
-			conn->first == 0x16 ? "TLS on a cleartext port" : "this is not HTTP/2");
-		conn_doom(conn);
-	}
-}
 
 static void take_in(struct conn *conn, const uint8_t *bytes, size_t len)
 {
@@ -365,10 +248,10 @@ static void take_in(struct conn *conn, const uint8_t *bytes, size_t len)
 	n = nghttp2_session_mem_recv(conn->session, bytes, len);
 	conn->inside = false;
 	if (n < 0)
-		broken(conn, n);
+		conn_broken(conn, n);
 }
 
-/* One buffer at most: the others want to be heard as well. */
+/* One buffer at most: conn->more says that there may be another. */
 static void read_some(struct conn *conn)
 {
 	uint8_t *buf = conn->server->in;
@@ -410,8 +293,7 @@ static void finish_turn(struct conn *conn)
 	if (!TAILQ_EMPTY(&conn->calls[CALL_GONE]))
 		settle(conn);
 	if (is_over(conn))
-		linger(conn);
-	/* In the loop's next round: an event that is fed comes before all that wait. */
+		conn_linger(conn);
 	if (conn->state != CONN_DOOMED &&
 		((conn->more && conn->out == NULL) || !TAILQ_EMPTY(&conn->calls[CALL_READY])))
 		ev_timer_start(conn->server->options.loop, &conn->again);
@@ -431,17 +313,14 @@ static void shake(struct conn *conn)
 	listen_for(conn);
 }
 
-static void on_io(struct ev_loop *loop, ev_io *io, int revents)
+static void turn(struct conn *conn)
 {
-	struct conn *conn = io->data;
-
-	(void)loop, (void)revents;
 	server_turn(conn->server);
 	conn->more = false;
 	if (conn->state == CONN_SHAKING)
 		shake(conn);
 	if (conn->state == CONN_LINGERING) {
-		forget_input(conn);
+		conn_forget_input(conn);
 		return;
 	}
 	if (conn->state != CONN_GREETING && conn->state != CONN_OPEN)
@@ -454,12 +333,19 @@ static void on_io(struct ev_loop *loop, ev_io *io, int revents)
 	finish_turn(conn);
 }
 
+static void on_io(struct ev_loop *loop, ev_io *io, int revents)
+{
+	struct conn *conn = io->data;
+
+	(void)loop, (void)revents;
+	if (!ev_is_active(&conn->again)) /* it has had its turn in this round */
+		turn(conn);
+}
+
 static void on_again(struct ev_loop *loop, ev_timer *timer, int revents)
 {
-	struct conn *conn = timer->data;
-
-	(void)revents;
-	on_io(loop, &conn->io, EV_READ);
+	(void)loop, (void)revents;
+	turn(timer->data);
 }
 
 /* --- time -------------------------------------------------------------------------------------- */

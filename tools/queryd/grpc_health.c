@@ -109,6 +109,7 @@ static void say(struct watch *watch, serving_status status)
 static void forget(struct watch *watch)
 {
 	TAILQ_REMOVE(&watch->server->watches, watch, link);
+	watch->call->conn->watches_n--;
 	free(watch);
 }
 
@@ -133,6 +134,7 @@ static void watch(struct grpc_call *call, const uint8_t *message, size_t len, vo
 	watch->server = call->conn->server;
 	watch->call = call;
 	TAILQ_INSERT_TAIL(&watch->server->watches, watch, link);
+	call->conn->watches_n++;
 	grpc_on_end(call, watch_ended, watch);
 	say(watch, status_of(watch->server, watch->service));
 }

@@ -2,7 +2,8 @@
  * grpc_private.h - what the files of the gRPC server share: server, connection, call.
  *
  *	grpc.c		server: accept, the second's walk, drain
- *	  grpc_conn.c	connection: bytes in and out, states, cutting off
+ *	  grpc_conn.c	connection: bytes in and out, states
+ *	  grpc_cut.c	... cut off, and why
  *	    grpc_h2.c	what nghttp2 tells us: headers, data, floods
  *	      grpc_call.c	call: headers, deadline, message
  *	        grpc_answer.c	its answer
@@ -24,7 +25,8 @@
 #include "grpc.h"
 #include "tls.h"
 
-#define GRPC_IO_SIZE (64 * 1024) /* read and written at a time, one connection's turn */
+#define GRPC_IO_SIZE	 (64 * 1024) /* read and written at a time, one connection's turn */
+#define GRPC_OWN_MESSAGE 4096	     /* bytes of a request of health or reflection, at most */
 
 /* --- calls ------------------------------------------------------------------------------------- */
 
@@ -56,6 +58,7 @@ struct grpc_call {
 	/* the request */
 	enum call_encoding encoding;
 	bool post, content_ok, timeout_bad;
+	size_t message_max; /* of its method */
 	bool all_here;	    /* the peer has said its last word */
 	bool headers_large; /* more than we take */
 	uint64_t deadline_ns;
@@ -135,8 +138,9 @@ struct conn {
 	struct grpc_server *server;
 	TAILQ_ENTRY(conn) link;
 	enum conn_state state;
-	uint64_t since_ns; /* in this state */
-	uint64_t used_ns;  /* last end of a call, or start */
+	uint64_t since_ns;    /* in this state */
+	uint64_t used_ns;     /* last end of a call, or start */
+	struct in6_addr from; /* whose it is; IPv4 mapped */
 	struct wire wire;
 	ev_io io;
 	ev_timer again;
@@ -145,8 +149,8 @@ struct conn {
 	size_t out_at, out_len;
 	uint64_t out_since_ns;
 	struct call_list calls[CALL_STATES];
-	unsigned calls_n;
-	size_t memory; /* part of server->memory */
+	unsigned calls_n, watches_n; /* watches_n: those that only watch our health */
+	size_t memory;		     /* part of server->memory */
 	struct allowance resets, noise;
 	const char *abuse;   /* what it did; set inside nghttp2, acted upon after */
 	size_t lingered;     /* bytes read and forgotten */
@@ -160,7 +164,7 @@ struct conn {
 
 TAILQ_HEAD(conn_list, conn);
 
-void conn_new(struct grpc_server *server, int fd);
+void conn_new(struct grpc_server *server, int fd, const struct in6_addr *from);
 void conn_free(struct conn *conn);
 
 /* Writes what there is to write, as far as that goes without waiting. */
@@ -169,11 +173,13 @@ void conn_flush(struct conn *conn);
 /* The end, at once.  Freed later. */
 void conn_doom(struct conn *conn);
 
-/* A broken rule: counted and logged ... */
-void conn_blame(struct conn *conn, const char *event, const char *what);
+void conn_enter(struct conn *conn, enum conn_state state);
 
-/* ... and GOAWAY, the end. */
-void conn_cut(struct conn *conn, const char *what);
+/* As much as the socket takes; what was taken, or -1. */
+ssize_t conn_write(struct conn *conn, const uint8_t *bytes, size_t len);
+
+/* Its calls are over, and their handlers are told. */
+void conn_end_session(struct conn *conn);
 
 /* What the second brings: impatience. */
 void conn_tick(struct conn *conn);
@@ -181,6 +187,21 @@ void conn_tick(struct conn *conn);
 /* GOAWAY in two steps: "no more, please", and after a ping "nothing after this was seen". */
 void conn_drain(struct conn *conn);
 void conn_say_last(struct conn *conn);
+
+/* --- cutting off ------------------------------------------------------------------------------- */
+
+/* A broken rule: counted and logged ... */
+void conn_blame(struct conn *conn, const char *event, const char *what);
+
+/* ... and GOAWAY, the end. */
+void conn_cut(struct conn *conn, const char *what);
+
+/* nghttp2 does not understand it. */
+void conn_broken(struct conn *conn, ssize_t error);
+
+/* Our side ends; what the peer still sends is forgotten, so that it can read our last words. */
+void conn_linger(struct conn *conn);
+void conn_forget_input(struct conn *conn);
 
 /* --- nghttp2 ----------------------------------------------------------------------------------- */
 
@@ -220,8 +241,9 @@ struct grpc_server {
 };
 
 uint64_t server_turn(struct grpc_server *server);
+/* *message_max: what one message of it may have. */
 const struct grpc_method *server_method(
-	const struct grpc_server *server, const char *path, size_t len);
+	const struct grpc_server *server, const char *path, size_t len, size_t *message_max);
 
 /* Of the budget, for a call of this connection; large ones leave something for small ones. */
 bool server_charge(struct conn *conn, size_t bytes, size_t have);

@@ -14,6 +14,7 @@
 
 #include "grpc_private.h"
 #include "reflection.pb-c.h"
+#include "varint.h"
 
 #define SERVICES_MAX 32
 
@@ -25,97 +26,81 @@ enum { ITEM_NAME = 1 }; /* of a message, an enum, a service */
 
 /* --- descriptors ------------------------------------------------------------------------------- */
 
-struct slice {
-	const uint8_t *at;
-	size_t len;
-};
-
-static bool take_varint(struct slice *in, uint64_t *value)
-{
-	*value = 0;
-	for (unsigned shift = 0; in->len > 0 && shift < 64; shift += 7) {
-		uint8_t byte = *in->at++;
-
-		in->len--;
-		*value |= (uint64_t)(byte & 0x7f) << shift;
-		if (byte < 0x80)
-			return true;
-	}
-	return false;
-}
-
 /* The next field; numbers have an empty value.  false: the end, or not what protoc writes. */
-static bool take_field(struct slice *in, uint64_t *number, struct slice *value)
+static bool take_field(struct reader *in, uint64_t *number, struct reader *value)
 {
 	uint64_t tag, n;
 
-	if (!take_varint(in, &tag) || !take_varint(in, &n))
+	if (!read_varint(in, &tag))
 		return false;
 	*number = tag >> 3;
-	*value = (struct slice){in->at, 0};
-	if ((tag & 7) == 0)
-		return true;
-	if ((tag & 7) != 2 || n > in->len)
-		return false;
-	value->len = (size_t)n;
-	in->at += n;
-	in->len -= (size_t)n;
-	return true;
+	if ((tag & 7) == BYTES)
+		return read_bytes(in, value);
+	*value = (struct reader){in->at, in->at};
+	return (tag & 7) == VARINT && read_varint(in, &n);
 }
 
 /* The first of these fields; empty when there is none. */
-static struct slice first_of(struct slice in, uint64_t wanted)
+static struct reader first_of(struct reader in, uint64_t wanted)
 {
-	struct slice value;
+	struct reader value;
 	uint64_t number;
 
 	while (take_field(&in, &number, &value))
 		if (number == wanted)
 			return value;
-	return (struct slice){NULL, 0};
+	return (struct reader){NULL, NULL};
 }
 
-static bool equals(struct slice value, const char *text)
+static size_t length(struct reader value)
 {
-	return value.len == strlen(text) && memcmp(value.at, text, value.len) == 0;
+	return (size_t)(value.end - value.at);
+}
+
+static bool equals(struct reader value, const char *text)
+{
+	return length(value) == strlen(text) && memcmp(value.at, text, length(value)) == 0;
 }
 
 /* "name" or "name.more" */
-static bool begins(const char *symbol, struct slice name)
+static bool begins(const char *symbol, struct reader name)
 {
-	return name.len > 0 && strncmp(symbol, (const char *)name.at, name.len) == 0 &&
-	       (symbol[name.len] == '.' || symbol[name.len] == '\0');
+	size_t len = length(name);
+
+	return len > 0 && strncmp(symbol, (const char *)name.at, len) == 0 &&
+	       (symbol[len] == '.' || symbol[len] == '\0');
 }
 
-static bool has_name(struct slice file, const char *name)
+static bool has_name(struct reader file, const char *name)
 {
 	return equals(first_of(file, FILE_NAME), name);
 }
 
-static bool has_symbol(struct slice file, const char *symbol)
+static bool has_symbol(struct reader file, const char *symbol)
 {
-	struct slice package = first_of(file, FILE_PACKAGE), item;
+	struct reader package = first_of(file, FILE_PACKAGE), item;
 	uint64_t number;
 
-	if (!begins(symbol, package) || symbol[package.len] == '\0')
+	if (!begins(symbol, package) || symbol[length(package)] == '\0')
 		return false;
 	while (take_field(&file, &number, &item))
 		if (number >= FILE_MESSAGE && number <= FILE_SERVICE &&
-			begins(symbol + package.len + 1, first_of(item, ITEM_NAME)))
+			begins(symbol + length(package) + 1, first_of(item, ITEM_NAME)))
 			return true;
 	return false;
 }
 
-static struct slice find_file(const struct grpc_options *options,
-	bool (*fits)(struct slice file, const char *text), const char *text)
+static struct reader find_file(const struct grpc_options *options,
+	bool (*fits)(struct reader file, const char *text), const char *text)
 {
-	struct slice set = {options->descriptors, options->descriptors_len}, file;
+	struct reader set = {options->descriptors, options->descriptors + options->descriptors_len};
+	struct reader file;
 	uint64_t number;
 
 	while (take_field(&set, &number, &file))
 		if (number == SET_FILE && fits(file, text))
 			return file;
-	return (struct slice){NULL, 0};
+	return (struct reader){NULL, NULL};
 }
 
 /* --- answers ----------------------------------------------------------------------------------- */
@@ -130,8 +115,10 @@ static void send_response(
 	response->original_request = request;
 	len = grpc__reflection__v1__server_reflection_response__get_packed_size(response);
 	bytes = malloc(len);
-	if (bytes == NULL)
+	if (bytes == NULL) {
+		grpc_fail(call, GRPC_RESOURCE_EXHAUSTED, "out of memory");
 		return;
+	}
 	grpc__reflection__v1__server_reflection_response__pack(response, bytes);
 	grpc_send(call, bytes, len);
 	free(bytes);
@@ -151,12 +138,12 @@ static void send_error(
 	send_response(call, request, &response);
 }
 
-static void send_file(struct grpc_call *call, request_message *request, struct slice file)
+static void send_file(struct grpc_call *call, request_message *request, struct reader file)
 {
 	response_message response = GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__INIT;
 	Grpc__Reflection__V1__FileDescriptorResponse files =
 		GRPC__REFLECTION__V1__FILE_DESCRIPTOR_RESPONSE__INIT;
-	ProtobufCBinaryData one = {file.len, (uint8_t *)(uintptr_t)file.at};
+	ProtobufCBinaryData one = {length(file), (uint8_t *)(uintptr_t)file.at};
 
 	if (file.at == NULL) {
 		send_error(call, request, GRPC_NOT_FOUND, (char[]){"not known here"});

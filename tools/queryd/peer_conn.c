@@ -89,8 +89,15 @@ static void say_down(struct peer *peer, const char *why)
 	peer->down_said = true;
 }
 
+/* A turn in the loop's next round: an event that is fed would come in this one, before all others. */
+static void again(struct peer *peer)
+{
+	ev_timer_start(peer->peers->loop, &peer->round);
+}
+
 static void close_connection(struct peer *peer)
 {
+	ev_timer_stop(peer->peers->loop, &peer->round);
 	ev_io_stop(peer->peers->loop, &peer->io);
 	ev_clear_pending(peer->peers->loop, &peer->io);
 	ev_timer_stop(peer->peers->loop, &peer->timer);
@@ -283,7 +290,7 @@ void peer_flush(struct peer *peer)
 	if (peer->broken == NULL)
 		listen_on(peer);
 	if (!TAILQ_EMPTY(&peer->over)) /* a call that had no chance */
-		ev_feed_event(peer->peers->loop, &peer->io, EV_READ);
+		again(peer);
 }
 
 /* --- input -------------------------------------------------------------------------------------- */
@@ -300,7 +307,7 @@ static void take_in(struct peer *peer, const uint8_t *bytes, size_t len)
 		peer_break(peer, nghttp2_strerror((int)n));
 }
 
-/* One buffer at most: the others want to be heard as well. */
+/* One buffer at most, and the rest in the next round: the others want to be heard as well. */
 static void read_some(struct peer *peer)
 {
 	uint8_t *buf = peer->peers->in;
@@ -315,7 +322,7 @@ static void read_some(struct peer *peer)
 	if (len > 0)
 		take_in(peer, buf, len);
 	if (wire_has_more(&peer->wire))
-		ev_feed_event(peer->peers->loop, &peer->io, EV_READ);
+		again(peer);
 	if (n == WIRE_END || n == WIRE_BROKEN)
 		peer_break(
 			peer, n == WIRE_END ? "it closed the connection" : "the connection broke");
@@ -357,6 +364,13 @@ static void on_io(struct ev_loop *loop, ev_io *io, int events)
 		shake(peer);
 	else if (peer->session != NULL)
 		turn(peer);
+}
+
+static void on_round(struct ev_loop *loop, ev_timer *timer, int events)
+{
+	struct peer *peer = timer->data;
+
+	on_io(loop, &peer->io, events);
 }
 
 static void on_timer(struct ev_loop *loop, ev_timer *timer, int events)
@@ -415,7 +429,8 @@ struct peer *peer_add(
 	TAILQ_INIT(&peer->over);
 	ev_init(&peer->io, on_io);
 	ev_init(&peer->timer, on_timer);
-	peer->io.data = peer->timer.data = peer;
+	ev_timer_init(&peer->round, on_round, 0., 0.);
+	peer->io.data = peer->timer.data = peer->round.data = peer;
 	peer_map_prepare(peer);
 	TAILQ_INSERT_TAIL(&peers->list, peer, link);
 	peers->n++;

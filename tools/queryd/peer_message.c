@@ -12,29 +12,11 @@
 #include <string.h>
 
 #include "peers_private.h"
-
-enum wire_type { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
+#include "varint.h"
 
 #define TAG(field, type) ((uint8_t)((field) << 3 | (type)))
 
 /* --- requests ----------------------------------------------------------------------------------- */
-
-static size_t varint_size(uint64_t value)
-{
-	size_t size = 1;
-
-	for (; value >= 0x80; value >>= 7)
-		size++;
-	return size;
-}
-
-static uint8_t *put_varint(uint8_t *to, uint64_t value)
-{
-	for (; value >= 0x80; value >>= 7)
-		*to++ = (uint8_t)(value | 0x80);
-	*to++ = (uint8_t)value;
-	return to;
-}
 
 static size_t text_size(const char *text)
 {
@@ -102,45 +84,6 @@ uint8_t *peer_message_put_stream(uint8_t *to, const struct ask_stream *stream)
 
 /* --- answers ------------------------------------------------------------------------------------ */
 
-struct reader {
-	const uint8_t *at, *end;
-};
-
-static bool get_varint(struct reader *in, uint64_t *value)
-{
-	*value = 0;
-	for (unsigned shift = 0; shift < 70 && in->at < in->end; shift += 7) {
-		uint8_t byte = *in->at++;
-
-		*value |= (uint64_t)(byte & 0x7f) << shift;
-		if (byte < 0x80)
-			return true;
-	}
-	return false;
-}
-
-static bool skip_bytes(struct reader *in, uint64_t n)
-{
-	if (n > (uint64_t)(in->end - in->at))
-		return false;
-	in->at += n;
-	return true;
-}
-
-/* Gives what is inside. */
-static bool get_bytes(struct reader *in, struct reader *inside)
-{
-	uint64_t len;
-
-	if (!get_varint(in, &len))
-		return false;
-	inside->at = in->at;
-	if (!skip_bytes(in, len))
-		return false;
-	inside->end = in->at;
-	return true;
-}
-
 /* Of a field that we do not know. */
 static bool skip_field(struct reader *in, unsigned type)
 {
@@ -149,11 +92,11 @@ static bool skip_field(struct reader *in, unsigned type)
 
 	switch (type) {
 	case VARINT:
-		return get_varint(in, &value);
+		return read_varint(in, &value);
 	case FIXED64:
 		return skip_bytes(in, 8);
 	case BYTES:
-		return get_bytes(in, &inside);
+		return read_bytes(in, &inside);
 	case FIXED32:
 		return skip_bytes(in, 4);
 	default: /* groups are of another age */
@@ -167,10 +110,10 @@ static bool get_pair(struct reader *in, uint64_t pair[2])
 
 	pair[0] = pair[1] = 0;
 	while (in->at < in->end) {
-		if (!get_varint(in, &tag) || tag >> 3 == 0)
+		if (!read_varint(in, &tag) || tag >> 3 == 0)
 			return false;
 		if (tag == TAG(1, VARINT) || tag == TAG(2, VARINT)) {
-			if (!get_varint(in, &pair[(tag >> 3) - 1]))
+			if (!read_varint(in, &pair[(tag >> 3) - 1]))
 				return false;
 		} else if (tag >> 3 <= 2 || !skip_field(in, tag & 7)) {
 			return false;
@@ -186,10 +129,10 @@ bool peer_message_pairs(const uint8_t *message, size_t len,
 	uint64_t tag, pair[2];
 
 	while (in.at < in.end) {
-		if (!get_varint(&in, &tag) || tag >> 3 == 0)
+		if (!read_varint(&in, &tag) || tag >> 3 == 0)
 			return false;
 		if (tag == TAG(1, BYTES)) {
-			if (!get_bytes(&in, &inside) || !get_pair(&inside, pair))
+			if (!read_bytes(&in, &inside) || !get_pair(&inside, pair))
 				return false;
 			each(arg, pair[0], pair[1]);
 		} else if (tag >> 3 == 1 || !skip_field(&in, tag & 7)) {

@@ -18,19 +18,6 @@
 
 static const unsigned char alpn_h2[] = {2, 'h', '2'};
 
-static SSL_CTX *refuse(
-	SSL_CTX *context, char why[PEERS_WHY_SIZE], const char *option, const char *file)
-{
-	unsigned long code = ERR_get_error();
-	const char *reason = code == 0 ? NULL : ERR_reason_error_string(code);
-
-	snprintf(why, PEERS_WHY_SIZE, "query.%s: %s: %s", option, file,
-		reason == NULL ? "it cannot be read, or is not PEM" : reason);
-	ERR_clear_error();
-	SSL_CTX_free(context);
-	return NULL;
-}
-
 static void set_rules(SSL_CTX *context)
 {
 	SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
@@ -42,25 +29,36 @@ static void set_rules(SSL_CTX *context)
 	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
 }
 
+/* A file that the operator has named, or what the system has. */
+static bool load_authorities(SSL_CTX *context, const char *ca, char why[PEERS_WHY_SIZE])
+{
+	if (ca != NULL)
+		return tls_load_ca(context, ca, why);
+	if (SSL_CTX_set_default_verify_paths(context) == 1)
+		return true;
+	ERR_clear_error();
+	snprintf(why, PEERS_WHY_SIZE, "query.peers: the system's authorities cannot be read");
+	return false;
+}
+
 SSL_CTX *peer_tls_context(
 	const char *cert, const char *key, const char *ca, char why[PEERS_WHY_SIZE])
 {
 	SSL_CTX *context = SSL_CTX_new(TLS_client_method());
 
-	ERR_clear_error();
-	if (context == NULL || SSL_CTX_set_alpn_protos(context, alpn_h2, sizeof(alpn_h2)) != 0)
-		return refuse(context, why, "peers", "OpenSSL cannot start");
+	if (context == NULL || SSL_CTX_set_alpn_protos(context, alpn_h2, sizeof(alpn_h2)) != 0) {
+		ERR_clear_error();
+		snprintf(why, PEERS_WHY_SIZE, "query.peers: OpenSSL cannot start");
+		SSL_CTX_free(context);
+		return NULL;
+	}
 	set_rules(context);
-	if (SSL_CTX_use_certificate_chain_file(context, cert) != 1)
-		return refuse(context, why, "grpc_tls_cert", cert);
-	if (SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) != 1)
-		return refuse(context, why, "grpc_tls_key", key);
-	if (ca != NULL && SSL_CTX_load_verify_file(context, ca) != 1)
-		return refuse(context, why, "grpc_tls_client_ca", ca);
-	if (ca == NULL && SSL_CTX_set_default_verify_paths(context) != 1)
-		return refuse(context, why, "peers", "the system's authorities");
-	return context;
+	if (tls_load_pair(context, cert, key, why) && load_authorities(context, ca, why))
+		return context;
+	SSL_CTX_free(context);
+	return NULL;
 }
+_Static_assert(PEERS_WHY_SIZE >= TLS_WHY_SIZE, "tls_load_pair writes into it");
 
 bool peer_tls_call(struct wire *wire, const char *host)
 {

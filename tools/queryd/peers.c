@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "given.h"
 #include "peers_private.h"
 
 #include "shm/check.h"
@@ -230,11 +231,11 @@ static void take_self(struct peers *peers, int fd)
 
 /* --- all of it ---------------------------------------------------------------------------------- */
 
-static char *given(const char *file)
+static char *copy_of(const char *file)
 {
 	char *copy;
 
-	if (file == NULL || *file == '\0')
+	if (!is_given(file))
 		return NULL;
 	copy = strdup(file);
 	must(copy != NULL);
@@ -255,11 +256,6 @@ bool peers_renew_tls(struct peers *peers, char why[PEERS_WHY_SIZE])
 	return true;
 }
 
-static unsigned or_usual(unsigned given_ms, unsigned usual_ms)
-{
-	return given_ms == 0 ? usual_ms : given_ms;
-}
-
 struct peers *peers_new(const struct peers_options *options, char why[PEERS_WHY_SIZE])
 {
 	struct peers *peers = calloc(1, sizeof(*peers));
@@ -271,9 +267,9 @@ struct peers *peers_new(const struct peers_options *options, char why[PEERS_WHY_
 	peers->call_ms = or_usual(options->call_ms, PEERS_CALL_MS);
 	peers->back_off_ms = or_usual(options->back_off_ms, PEERS_BACK_OFF_MS);
 	peers->back_off_max_ms = or_usual(options->back_off_max_ms, PEERS_BACK_OFF_MAX_MS);
-	peers->cert_file = given(options->cert_file);
-	peers->key_file = given(options->key_file);
-	peers->ca_file = given(options->ca_file);
+	peers->cert_file = copy_of(options->cert_file);
+	peers->key_file = copy_of(options->key_file);
+	peers->ca_file = copy_of(options->ca_file);
 	TAILQ_INIT(&peers->list);
 	TAILQ_INIT(&peers->asks);
 	TAILQ_INIT(&peers->woken);

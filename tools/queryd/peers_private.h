@@ -121,6 +121,7 @@ struct peer {
 	struct wire wire;
 	ev_io io;
 	ev_timer timer; /* back-off; or the patience of a state */
+	ev_timer round; /* a turn in the loop's next round */
 	unsigned back_off_ms;
 	nghttp2_session *session;
 	const char *broken; /* why the connection has to go: done when the loop is back */

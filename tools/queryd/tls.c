@@ -19,6 +19,8 @@
 #include <openssl/err.h>
 #include <openssl/x509.h>
 
+#include "given.h"
+
 #include "shm/log.h"
 
 #define CIPHERS_TLS12 "ECDHE+AESGCM:ECDHE+CHACHA20" /* RFC 9113, appendix A */
@@ -114,16 +116,29 @@ static bool load_key(SSL_CTX *context, const char *file, char why[TLS_WHY_SIZE])
 	return refuse(why, "grpc_tls_key", file, reason());
 }
 
-static bool load_pair(SSL_CTX *context, const char *cert, const char *key, char why[TLS_WHY_SIZE])
+bool tls_load_pair(SSL_CTX *context, const char *cert, const char *key, char why[TLS_WHY_SIZE])
 {
+	if (!is_given(cert) || !is_given(key)) {
+		snprintf(why, TLS_WHY_SIZE,
+			"query.grpc_tls_cert and query.grpc_tls_key belong together: set both, or "
+			"neither");
+		return false;
+	}
+	ERR_clear_error();
 	if (!readable(why, "grpc_tls_cert", cert) || !readable(why, "grpc_tls_key", key))
 		return false;
 	if (SSL_CTX_use_certificate_chain_file(context, cert) != 1)
 		return refuse(why, "grpc_tls_cert", cert, reason());
-	if (!load_key(context, key, why))
+	return load_key(context, key, why);
+}
+
+bool tls_load_ca(SSL_CTX *context, const char *file, char why[TLS_WHY_SIZE])
+{
+	if (!readable(why, "grpc_tls_client_ca", file))
 		return false;
-	warn_open_key(key);
-	warn_dates(context, cert);
+	ERR_clear_error();
+	if (SSL_CTX_load_verify_file(context, file) != 1)
+		return refuse(why, "grpc_tls_client_ca", file, reason());
 	return true;
 }
 
@@ -131,10 +146,8 @@ static bool load_client_ca(SSL_CTX *context, const char *file, char why[TLS_WHY_
 {
 	STACK_OF(X509_NAME) * names;
 
-	if (!readable(why, "grpc_tls_client_ca", file))
+	if (!tls_load_ca(context, file, why))
 		return false;
-	if (SSL_CTX_load_verify_file(context, file) != 1)
-		return refuse(why, "grpc_tls_client_ca", file, reason());
 	names = SSL_load_client_CA_file(file);
 	if (names == NULL)
 		return refuse(why, "grpc_tls_client_ca", file, reason());
@@ -175,22 +188,11 @@ static void set_rules(SSL_CTX *context)
 	SSL_CTX_set_alpn_select_cb(context, choose_h2, NULL);
 }
 
-static bool given(const char *file)
-{
-	return file != NULL && file[0] != '\0';
-}
-
 SSL_CTX *tls_context(
 	const char *cert, const char *key, const char *client_ca, char why[TLS_WHY_SIZE])
 {
 	SSL_CTX *context;
 
-	if (!given(cert) || !given(key)) {
-		snprintf(why, TLS_WHY_SIZE,
-			"query.grpc_tls_cert and query.grpc_tls_key belong together: set both, or "
-			"neither");
-		return NULL;
-	}
 	ERR_clear_error();
 	context = SSL_CTX_new(TLS_server_method());
 	if (context == NULL) {
@@ -198,9 +200,12 @@ SSL_CTX *tls_context(
 		return NULL;
 	}
 	set_rules(context);
-	if (load_pair(context, cert, key, why) &&
-		(!given(client_ca) || load_client_ca(context, client_ca, why)))
+	if (tls_load_pair(context, cert, key, why) &&
+		(!is_given(client_ca) || load_client_ca(context, client_ca, why))) {
+		warn_open_key(key);
+		warn_dates(context, cert);
 		return context;
+	}
 	SSL_CTX_free(context);
 	return NULL;
 }

@@ -24,6 +24,13 @@
 SSL_CTX *tls_context(
 	const char *cert, const char *key, const char *client_ca, char why[TLS_WHY_SIZE]);
 
+/*
+ * What every context needs, of a server or of a client: who we are, and whom we
+ * believe.  false with such a line in `why`.  Nobody is asked for a passphrase.
+ */
+bool tls_load_pair(SSL_CTX *context, const char *cert, const char *key, char why[TLS_WHY_SIZE]);
+bool tls_load_ca(SSL_CTX *context, const char *file, char why[TLS_WHY_SIZE]);
+
 struct wire {
 	int fd;
 	SSL *ssl; /* NULL = cleartext */

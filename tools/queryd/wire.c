@@ -18,10 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "varint.h"
+
 #include "shm/check.h"
 #include "shm/record.h"
-
-enum { VARINT = 0, FIXED64 = 1, BYTES = 2, GROUP = 3, GROUP_END = 4, FIXED32 = 5 };
 
 #define GROUPS_MAX	   100 /* within each other */
 #define REASON_FAILED	   1
@@ -29,36 +29,12 @@ enum { VARINT = 0, FIXED64 = 1, BYTES = 2, GROUP = 3, GROUP_END = 4, FIXED32 = 5
 
 /* ------------------------------------------------------------------ fields */
 
-struct reader {
-	const uint8_t *at, *end;
-};
-
 struct field {
 	uint32_t number;
 	unsigned type;
 	uint64_t value;	    /* VARINT */
 	struct reader body; /* BYTES */
 };
-
-static bool read_varint(struct reader *in, uint64_t *value)
-{
-	*value = 0;
-	for (unsigned shift = 0; shift < 70 && in->at < in->end; shift += 7) {
-		uint8_t byte = *in->at++;
-		*value |= shift < 64 ? (uint64_t)(byte & 0x7f) << shift : 0;
-		if (byte < 0x80)
-			return true;
-	}
-	return false;
-}
-
-static bool skip_bytes(struct reader *in, uint64_t n)
-{
-	if (n > (uint64_t)(in->end - in->at))
-		return false;
-	in->at += n;
-	return true;
-}
 
 static bool read_tag(struct reader *in, struct field *field)
 {
@@ -72,7 +48,6 @@ static bool read_tag(struct reader *in, struct field *field)
 
 static bool read_value(struct reader *in, struct field *field)
 {
-	uint64_t len;
 	switch (field->type) {
 	case VARINT:
 		return read_varint(in, &field->value);
@@ -81,11 +56,7 @@ static bool read_value(struct reader *in, struct field *field)
 	case FIXED32:
 		return skip_bytes(in, 4);
 	case BYTES:
-		if (!read_varint(in, &len) || len > (uint64_t)(in->end - in->at))
-			return false;
-		field->body = (struct reader){.at = in->at, .end = in->at + len};
-		in->at += len;
-		return true;
+		return read_bytes(in, &field->body);
 	default:
 		return false;
 	}
@@ -290,16 +261,6 @@ bool wire_read_empty(const uint8_t *message, size_t len)
 }
 
 /* ------------------------------------------------------------------ answers */
-
-static uint8_t *put_varint(uint8_t *at, uint64_t value)
-{
-	while (value >= 0x80) {
-		*at++ = (uint8_t)(value | 0x80);
-		value >>= 7;
-	}
-	*at++ = (uint8_t)value;
-	return at;
-}
 
 /* Field 1 of the answer: a message of two numbers; of a map also those that are 0. */
 #define PAIR_MAX 24

@@ -1,7 +1,7 @@
 /*
  * check.c - tallyctl check TENANT HASH...: may these streams come in?
  *
- *	map --tally_check--> known | new | full | not ready     changes nothing
+ *	map --tally_check--> known | new | full | not ready | elsewhere     changes nothing
  *	--admit: tally-queryd is asked (query.c), and they are in
  *
  * Read with a handle of its own that takes no store that is not ready: what
@@ -14,6 +14,10 @@
 #include <string.h>
 
 #include "ctl.h"
+
+#define PARTITIONS_NAMED 8
+
+static const char elsewhere[] = "elsewhere";
 
 struct ask {
 	const char *tenant, *policy;
@@ -71,8 +75,44 @@ struct verdicts {
 	const char **words; /* by stream */
 	uint32_t *partitions;
 	size_t in, out, unknown;
+	size_t elsewhere; /* of the unknown ones */
 	char note[200];
 };
+
+static bool is_elsewhere(const struct verdicts *verdicts, size_t i)
+{
+	return verdicts->words[i] == elsewhere;
+}
+
+/* The first of those elsewhere with its partition. */
+static bool names_partition(const struct verdicts *verdicts, size_t i)
+{
+	if (!is_elsewhere(verdicts, i))
+		return false;
+	for (size_t k = 0; k < i; k++)
+		if (is_elsewhere(verdicts, k) && verdicts->partitions[k] == verdicts->partitions[i])
+			return false;
+	return true;
+}
+
+/* "1 of 4 belongs to another instance (partition 1): ask there, or use --admit" */
+static void print_elsewhere(const struct ask *ask, const struct verdicts *verdicts)
+{
+	size_t distinct = 0, named = 0, n = verdicts->elsewhere;
+	for (size_t i = 0; i < ask->n; i++)
+		distinct += names_partition(verdicts, i);
+	if (!n)
+		return;
+	printf("%zu of %zu %s (partition%s", n, ask->n,
+		n == 1 ? "belongs to another instance" : "belong to other instances",
+		ctl_s(distinct));
+	for (size_t i = 0; i < ask->n && named < PARTITIONS_NAMED; i++)
+		if (names_partition(verdicts, i)) {
+			printf(" %" PRIu32, verdicts->partitions[i]);
+			named++;
+		}
+	printf("%s): ask there, or use --admit\n", named < distinct ? " ..." : "");
+}
 
 static void print_text(const struct ask *ask, const struct verdicts *verdicts)
 {
@@ -88,10 +128,15 @@ static void print_text(const struct ask *ask, const struct verdicts *verdicts)
 	ctl_table_end(&table);
 	printf("%zu of %zu %s in", verdicts->in, ask->n, ask->admit ? "came" : "would come");
 	if (verdicts->out)
-		printf(", %zu %s rejected", verdicts->out, ask->admit ? "were" : "would be");
-	if (verdicts->unknown)
-		printf(", %zu could not be decided: see 'tallyctl status'", verdicts->unknown);
+		printf(", %zu %s rejected", verdicts->out,
+			!ask->admit	     ? "would be"
+			: verdicts->out == 1 ? "was"
+					     : "were");
+	if (verdicts->unknown > verdicts->elsewhere)
+		printf(", %zu could not be decided: see 'tallyctl status'",
+			verdicts->unknown - verdicts->elsewhere);
 	putchar('\n');
+	print_elsewhere(ask, verdicts);
 	if (*verdicts->note)
 		puts(verdicts->note);
 }
@@ -114,6 +159,7 @@ static void print_json(const struct ctl *ctl, const struct ask *ask,
 	ctl_json_count(to, "in", verdicts->in);
 	ctl_json_count(to, "rejected", verdicts->out);
 	ctl_json_count(to, "undecided", verdicts->unknown);
+	ctl_json_count(to, "elsewhere", verdicts->elsewhere);
 	ctl_json_text(to, "note", verdicts->note);
 	if (limits) {
 		json_object_set_new(to, "dry_run", json_boolean(limits->dry_run));
@@ -129,11 +175,21 @@ static int exit_code(const struct verdicts *verdicts)
 
 /* ------------------------------------------------------------------ from the map */
 
-static const char *word_of(const struct tally_check *check)
+/* Not assigned to us, while others are: no state of ours that passes. */
+static bool belongs_elsewhere(const struct ctl *ctl, uint32_t partition)
+{
+	struct tally_partition p;
+	return ctl->instance.alive && ctl->instance.owned &&
+	       !tally_partition(ctl->tally, partition, &p) && !strcmp(p.state, "free");
+}
+
+static const char *word_of(const struct ctl *ctl, const struct tally_check *check)
 {
 	static const char *const words[] = {"known", "new", "full"};
 	if (!check->result)
 		return words[check->verdict];
+	if (check->result == TALLY_ENOTREADY && belongs_elsewhere(ctl, check->partition))
+		return elsewhere;
 	return check->result == TALLY_ENOTREADY || check->result == TALLY_ESTALE
 		       ? "not ready"
 		       : tally_error(check->result);
@@ -167,13 +223,14 @@ static bool named_before(const struct tally_check *list, size_t i)
 	return false;
 }
 
-static void count_verdicts(struct tally *tally, const struct ask *ask,
+static void count_verdicts(const struct ctl *ctl, struct tally *tally, const struct ask *ask,
 	const struct tally_check *list, const struct tally_tenant_limits *limits,
 	struct verdicts *verdicts)
 {
 	uint64_t strangers = 0, room;
 	for (size_t i = 0; i < ask->n; i++) {
-		verdicts->words[i] = word_of(&list[i]);
+		verdicts->words[i] = word_of(ctl, &list[i]);
+		verdicts->elsewhere += is_elsewhere(verdicts, i);
 		verdicts->partitions[i] = list[i].partition;
 		if (list[i].result)
 			verdicts->unknown++;
@@ -210,7 +267,7 @@ static int check(struct ctl *ctl, const struct ask *ask, struct verdicts *verdic
 	if (!err)
 		err = tally_check(tally, ask->tenant, list, ask->n, &limits);
 	if (!err)
-		count_verdicts(tally, ask, list, &limits, verdicts);
+		count_verdicts(ctl, tally, ask, list, &limits, verdicts);
 	tally_close(&tally);
 	free(list);
 	if (err == TALLY_EINVALID)
@@ -296,6 +353,8 @@ int ctl_check(struct ctl *ctl, int argc, char **argv)
 	struct verdicts verdicts = {0};
 	struct ask ask;
 	int code = parse(argc, argv, &ask);
+	if (!code)
+		code = ctl_attach(ctl);
 	if (!code) {
 		verdicts.words = calloc(ask.n, sizeof *verdicts.words);
 		verdicts.partitions = calloc(ask.n, sizeof *verdicts.partitions);

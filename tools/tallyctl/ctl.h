@@ -1,7 +1,7 @@
 /*
  * ctl.h - what the subcommands of tallyctl share.
  *
- *	main: options -> tally_open -> command->run(ctl, words) -> exit code
+ *	main: options -> command->run(ctl, words) -> ctl_attach -> answer -> exit code
  *
  * Text goes to stdout in columns, numbers shortened; --json gives the same
  * facts exactly.  Trouble is one line on stderr.
@@ -40,11 +40,33 @@ int ctl_top(struct ctl *ctl, int argc, char **argv);
 int ctl_check(struct ctl *ctl, int argc, char **argv);
 int ctl_explain(struct ctl *ctl, int argc, char **argv);
 
+/* --- attach.c --------------------------------------------------------------------------------- */
+
+/*
+ * Opens the run directory, once the words of the command are known to be good.  0, or
+ * CTL_TROUBLE after a line on stderr.
+ */
+int ctl_attach(struct ctl *ctl);
+
+/* --- instance.c ------------------------------------------------------------------------------- */
+
+void ctl_print_instance(const struct ctl *ctl);
+
+/* There should be query processes, there were, and none lives. */
+bool ctl_queryd_died(const struct tally_instance *instance);
+
 /* --- partition.c ------------------------------------------------------------------------------ */
 
 void ctl_print_partition(const struct tally_partition *partition);
 
 /* --- query.c ---------------------------------------------------------------------------------- */
+
+#define CTL_ADDRESS_SIZE 300
+/*
+ * What a query process has announced in the file `name` of the run directory, like
+ * "127.0.0.1:3100".  TALLY_ENOTFOUND: there is none; TALLY_EINVALID: it holds no address.
+ */
+int ctl_address(const struct ctl *ctl, const char *name, char address[CTL_ADDRESS_SIZE]);
 
 /* Posts to the tally-queryd of the run directory.  NULL after a line on stderr. */
 json_t *ctl_query(const struct ctl *ctl, const char *path, json_t *question);
@@ -67,6 +89,9 @@ bool ctl_number(const char *what, const char *word, uint64_t min, uint64_t max, 
 
 #define CTL_TEXT_SIZE 32
 
+/* "" for one, else "s". */
+const char *ctl_s(uint64_t n);
+
 /* 1234567 -> "1.23M"; up to 99999 as it is.  All give `to`. */
 char *ctl_count(char to[CTL_TEXT_SIZE], uint64_t n);
 char *ctl_bytes(char to[CTL_TEXT_SIZE], double n);
@@ -77,6 +102,9 @@ char *ctl_clock(char to[CTL_TEXT_SIZE], int64_t unix_ms); /* "2025-03-01 04:05:0
 #define CTL_NAME_SIZE (4 * 257)
 /* Control characters as \xNN: a name must not drive the terminal. */
 char *ctl_name(char to[CTL_NAME_SIZE], const char *name);
+
+/* tallyd gives no sign of life, has not stopped, and its process is there all the same. */
+bool ctl_frozen(const struct ctl *ctl);
 
 /* "this is not tallyd's present state" line, when that is so; text only. */
 void ctl_print_stale(const struct ctl *ctl);

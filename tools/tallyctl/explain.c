@@ -34,6 +34,8 @@ struct answer {
 	struct tally_policy *policies;
 	struct part *parts;
 	size_t n_buckets, n_policies, n_parts;
+	bool unknown;	   /* no partition that could be read has heard of it */
+	bool without_file; /* limits.file is not set */
 };
 
 /* ------------------------------------------------------------------ reading */
@@ -95,6 +97,7 @@ static int read_policies(const struct ctl *ctl, struct answer *answer)
 		&answer->n_policies, &basis);
 	if (err || answer->n_policies > POLICIES_MAX)
 		answer->n_policies = err ? 0 : POLICIES_MAX;
+	answer->unknown = err == TALLY_ENOTFOUND;
 	return err == TALLY_ENOTFOUND || err == TALLY_ENOTREADY ? 0 : err;
 }
 
@@ -133,6 +136,8 @@ static const char *source_of(const struct answer *answer, const struct tally_buc
 		return "policy_override_limits of its entry in limits.yaml";
 	if (!limits->is_default)
 		return "its entry in limits.yaml";
+	if (answer->without_file)
+		return "the default, limits.max_global_streams_per_user: limits.file is not set";
 	return limits->listed
 		       ? "the default, limits.max_global_streams_per_user: its entry in "
 			 "limits.yaml has no limit of its own"
@@ -188,14 +193,15 @@ static enum outcome next_stream(
 	const struct answer *answer, const struct tally_bucket *bucket, char to[SENTENCE_SIZE])
 {
 	const struct tally_tenant_limits *limits = &answer->limits;
+	uint64_t over = bucket->streams >= bucket->share ? bucket->streams - bucket->share + 1 : 1;
 	if (!answer->strict) {
 		snprintf(to, SENTENCE_SIZE, "nobody decides: tallyd is not running");
 		return NOBODY;
 	}
 	if (!limits->basis.answered) {
 		snprintf(to, SENTENCE_SIZE,
-			"nobody decides here: none of the %" PRIu32 " partitions is ready",
-			limits->basis.owned);
+			"nobody decides here: none of the %" PRIu32 " partition%s is ready",
+			limits->basis.owned, ctl_s(limits->basis.owned));
 		return NOBODY;
 	}
 	if (bucket->headroom == TALLY_UNLIMITED) {
@@ -213,9 +219,8 @@ static enum outcome next_stream(
 		snprintf(to, SENTENCE_SIZE,
 			"is rejected (reason 2, max streams): %" PRIu64
 			" active streams fill the share of %" PRIu64
-			"; there is room again when %" PRIu64 " of them have expired",
-			bucket->streams, bucket->share,
-			bucket->streams >= bucket->share ? bucket->streams - bucket->share + 1 : 1);
+			"; there is room again when %" PRIu64 " of them %s expired",
+			bucket->streams, bucket->share, over, over == 1 ? "has" : "have");
 		return REJECTED;
 	}
 	if (limits->by_partition && !*bucket->policy && parts_full(answer)) {
@@ -259,8 +264,12 @@ static void print_head(const struct ctl *ctl, const struct answer *answer)
 			? "partition: each partition has its own part"
 			: "instance: one sum over the partitions of this instance");
 	printf("share     %s\n", text);
-	printf("active    %" PRIu64 " in %" PRIu32 " partitions, %" PRIu32 " of them ready\n",
-		first->streams, basis->owned, basis->answered);
+	printf("active    %" PRIu64 "%s in %" PRIu32 " partition%s, %" PRIu32 " of them ready\n",
+		first->streams, answer->n_buckets > 1 ? " (default bucket)" : "", basis->owned,
+		ctl_s(basis->owned), answer->strict ? basis->answered : 0);
+	if (answer->unknown)
+		printf("seen      never: no partition %s has heard of it\n",
+			basis->complete ? "of this instance" : "that could be read");
 	printf("headroom  %s\n", limit_text(limit, first->headroom));
 	printf("dry run   %s\n",
 		answer->limits.dry_run ? "yes: nothing is rejected, would-be rejections are counted"
@@ -335,13 +344,13 @@ static void print_next(const struct answer *answer)
 			i ? ctl_name(name, answer->buckets[i].policy) : "", text);
 	}
 	if (answer->strict && basis->answered && basis->answered < basis->owned)
-		printf("but one of the %" PRIu32
-		       " partitions that are not ready is not decided: failed (reason 1)\n",
-			basis->owned - basis->answered);
+		printf("but streams of the %" PRIu32
+		       " partition%s not ready are not decided: failed (reason 1)\n",
+			basis->owned - basis->answered, ctl_s(basis->owned - basis->answered));
 	if (basis->owned < basis->partitions)
 		printf("streams of the other %" PRIu32
-		       " partitions are decided by other instances\n",
-			basis->partitions - basis->owned);
+		       " partition%s are decided by other instances\n",
+			basis->partitions - basis->owned, ctl_s(basis->partitions - basis->owned));
 }
 
 /* ------------------------------------------------------------------ JSON */
@@ -429,6 +438,9 @@ int ctl_explain(struct ctl *ctl, int argc, char **argv)
 	struct answer answer = {.tenant = argc == 2 ? argv[1] : NULL};
 	if (argc != 2)
 		return ctl_usage("explain: needs one tenant's NAME");
+	if (ctl_attach(ctl))
+		return CTL_TROUBLE;
+	answer.without_file = !strcmp(ctl->instance.limits_state, "none");
 	int err = read_all(ctl, &answer), code;
 	if (err) {
 		code = ctl_failed(ctl, argv[1], err);

@@ -61,15 +61,18 @@ static const struct command *find_command(const char *name)
 	return NULL;
 }
 
+static bool wants_help(int argc, char **argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+		if (!strcmp(argv[i], "--help"))
+			return true;
+	return false;
+}
+
 static int run(struct ctl *ctl, const struct command *command, int argc, char **argv)
 {
-	int err = tally_open(ctl->run_dir, TALLY_STALE_OK, &ctl->tally);
-	if (!err)
-		err = tally_instance(ctl->tally, &ctl->instance);
-	if (err) {
-		tally_close(&ctl->tally);
-		return ctl_cannot_attach(ctl->run_dir, err);
-	}
+	if (wants_help(argc, argv))
+		return help();
 	optind = 0; /* getopt starts anew */
 	int code = command->run(ctl, argc, argv);
 	tally_close(&ctl->tally);

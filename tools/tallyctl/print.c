@@ -10,8 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "ctl.h"
+
+const char *ctl_s(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
 
 /* Three digits that count: 1.23M, 12.3M, 123M. */
 static char *scaled(char *to, double n, double step, const char *const *units, size_t n_units)
@@ -99,11 +105,53 @@ char *ctl_name(char to[CTL_NAME_SIZE], const char *name)
 	return to;
 }
 
+/* CLOCK_BOOTTIME ms at which a process started; -1: there is none. */
+static int64_t started_ms(uint32_t pid)
+{
+	char path[64], text[1024];
+	unsigned long long ticks;
+	snprintf(path, sizeof path, "/proc/%" PRIu32 "/stat", pid);
+	FILE *file = fopen(path, "re");
+	if (!file)
+		return -1;
+	text[fread(text, 1, sizeof text - 1, file)] = 0;
+	fclose(file);
+	/* Its name may hold anything, so count from behind it: the state is the third. */
+	const char *at = strrchr(text, ')');
+	if (!at || strspn(at + 1, " ") != 1 || at[2] == 'Z' || at[2] == 'X')
+		return -1;
+	for (int field = 2; at && field < 22; field++)
+		at = strchr(at + 1, ' ');
+	if (!at || sscanf(at, "%llu", &ticks) != 1)
+		return -1;
+	return (int64_t)(ticks * 1000 / (unsigned long long)sysconf(_SC_CLK_TCK));
+}
+
+/* A process that started after the last heartbeat is another one with its number. */
+bool ctl_frozen(const struct ctl *ctl)
+{
+	const struct tally_instance *in = &ctl->instance;
+	struct timespec now;
+	if (in->alive || in->stopped || !in->supervisor_pid)
+		return false;
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	int64_t beat = now.tv_sec * 1000 + now.tv_nsec / 1000000 - in->heartbeat_age_ms;
+	int64_t started = started_ms(in->supervisor_pid);
+	return started >= 0 && started <= beat;
+}
+
 void ctl_print_stale(const struct ctl *ctl)
 {
 	char span[CTL_TEXT_SIZE];
 	if (ctl->instance.alive)
 		return;
+	if (ctl_frozen(ctl)) {
+		printf("tallyd pid %" PRIu32 " gives no sign of life for %s: it is frozen or stuck "
+		       "(the process is there); this is the last state\n",
+			ctl->instance.supervisor_pid,
+			ctl_span(span, ctl->instance.heartbeat_age_ms));
+		return;
+	}
 	printf("tallyd is not running: it %s, last heartbeat %s ago; this is the last state\n",
 		ctl->instance.stopped ? "was stopped" : "is gone without a word",
 		ctl_span(span, ctl->instance.heartbeat_age_ms));
@@ -113,8 +161,8 @@ void ctl_print_basis(const struct tally_basis *basis)
 {
 	if (!basis->complete)
 		printf("NOT COMPLETE: ");
-	printf("%" PRIu32 " of %" PRIu32 " partitions answered (of %" PRIu32 " of the topic)%s\n",
-		basis->answered, basis->owned, basis->partitions,
+	printf("%" PRIu32 " of %" PRIu32 " partition%s answered (of %" PRIu32 " of the topic)%s\n",
+		basis->answered, basis->owned, ctl_s(basis->owned), basis->partitions,
 		basis->stale ? ", not all of them ready: may be old" : "");
 }
 

@@ -15,31 +15,37 @@
 
 #include "ctl.h"
 
-#define ADDRESS_MAX 300
-#define ANSWER_MAX  (64u << 20)
-#define TIMEOUT_MS  10000L
+#define ANSWER_MAX (64u << 20)
+#define TIMEOUT_MS 10000L
 
 /* "127.0.0.1:3100", "[::1]:3100": nothing else becomes a part of a URL. */
-static bool read_address(const struct ctl *ctl, char address[ADDRESS_MAX])
+int ctl_address(const struct ctl *ctl, const char *name, char address[CTL_ADDRESS_SIZE])
 {
 	char path[4096];
-	snprintf(path, sizeof path, "%s/query.http", ctl->run_dir);
+	snprintf(path, sizeof path, "%s/%s", ctl->run_dir, name);
 	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	ssize_t len = fd < 0 ? -1 : read(fd, address, ADDRESS_MAX - 1);
+	ssize_t len = fd < 0 ? -1 : read(fd, address, CTL_ADDRESS_SIZE - 1);
 	if (fd >= 0)
 		close(fd);
-	if (len < 0) {
-		ctl_usage("no tally-queryd to ask: cannot read %s; is it running (query.enabled)?",
-			path);
-		return false;
-	}
+	if (len < 0)
+		return TALLY_ENOTFOUND;
 	address[len] = 0;
 	address[strcspn(address, "\n")] = 0;
 	size_t good = strspn(address, "0123456789abcdefABCDEF.:[]");
-	if (good && !address[good] && strchr(address, ':'))
-		return true;
-	ctl_usage("%s does not hold an address; restart tally-queryd", path);
-	return false;
+	return good && !address[good] && strchr(address, ':') ? 0 : TALLY_EINVALID;
+}
+
+static bool read_address(const struct ctl *ctl, char address[CTL_ADDRESS_SIZE])
+{
+	int err = ctl_address(ctl, "query.http", address);
+	if (err == TALLY_ENOTFOUND)
+		ctl_usage("no tally-queryd listens for %s: 'tallyctl status' says whether it is "
+			  "starting, dying or disabled (query.enabled)",
+			ctl->run_dir);
+	else if (err)
+		ctl_usage("%s/query.http does not hold an address; restart tally-queryd",
+			ctl->run_dir);
+	return !err;
 }
 
 struct received {
@@ -103,7 +109,7 @@ static void say_refused(const char *address, long status, const json_t *answer)
 
 json_t *ctl_query(const struct ctl *ctl, const char *path, json_t *question)
 {
-	char address[ADDRESS_MAX], url[ADDRESS_MAX + 100];
+	char address[CTL_ADDRESS_SIZE], url[CTL_ADDRESS_SIZE + 100];
 	struct received received = {0};
 	long status = 0;
 	if (!read_address(ctl, address))

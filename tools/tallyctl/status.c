@@ -10,7 +10,9 @@
 
 #include "ctl.h"
 
-#define NAMED_MAX 6 /* partitions named in the last line */
+#define NAMED_MAX  6	/* partitions named in the last line */
+#define SILENT_MS  2000 /* workers give a sign of life every second */
+#define DEATH_SIZE 72
 
 static struct tally_partition *partitions_of(struct ctl *ctl, size_t *n)
 {
@@ -73,9 +75,16 @@ static uint64_t unusable(const struct tally_partition *p)
 	return sum;
 }
 
-static const char *death_of(const struct tally_partition *p)
+/* "SIGSEGV", "exit code 70"; "hang (SIGKILL)": there the kind says more than the detail. */
+static const char *death_of(const struct tally_partition *p, char to[DEATH_SIZE])
 {
-	return *p->death_detail ? p->death_detail : p->death;
+	bool plain = !strcmp(p->death, "exit") || !strcmp(p->death, "signal");
+	if (!*p->death_detail)
+		return p->death;
+	if (plain)
+		return p->death_detail;
+	snprintf(to, DEATH_SIZE, "%s (%s)", p->death, p->death_detail);
+	return to;
 }
 
 /* There is no log to read: tallyd has put it aside. */
@@ -88,14 +97,19 @@ static bool missing(const struct ctl *ctl, const struct tally_partition *p)
 static void describe_notes(
 	const struct ctl *ctl, const struct tally_partition *p, char *to, size_t size)
 {
-	char text[128], span[CTL_TEXT_SIZE];
+	char text[128], span[CTL_TEXT_SIZE], death[DEATH_SIZE];
 	*to = 0;
+	if (p->has_stats && p->pid && p->heartbeat_age_ms >= SILENT_MS) {
+		snprintf(text, sizeof text, "no sign of life for %s",
+			ctl_span(span, p->heartbeat_age_ms));
+		append(to, size, text);
+	}
 	if (strcmp(p->state, "ready") == 0 && !p->ready)
 		append(to, size, "lease is over");
 	if (missing(ctl, p))
 		append(to, size, "the topic does not have it");
 	if (p->death_at_ms) {
-		snprintf(text, sizeof text, "%s %s ago", death_of(p),
+		snprintf(text, sizeof text, "%s %s ago", death_of(p, death),
 			ctl_span(span, tally_now_ms(ctl->tally) - p->death_at_ms));
 		append(to, size, text);
 	}
@@ -118,7 +132,7 @@ static void describe_notes(
 static void why_not_ready(
 	const struct ctl *ctl, const struct tally_partition *p, char *to, size_t size)
 {
-	char replay[64], span[CTL_TEXT_SIZE];
+	char replay[64], span[CTL_TEXT_SIZE], death[DEATH_SIZE];
 	describe_replay(p, replay, sizeof replay);
 	int len = snprintf(to, size, "p%" PRIu32 " %s", p->partition,
 		strcmp(p->state, "ready") == 0 ? "lease over" : p->state);
@@ -133,7 +147,7 @@ static void why_not_ready(
 	bool died = p->death_at_ms && strcmp(p->death, "none") != 0;
 	if (!died || !(p->retry_in_ms || strcmp(p->state, "failed") == 0))
 		return;
-	len += snprintf(to + len, size - (size_t)len, " (%s", death_of(p));
+	len += snprintf(to + len, size - (size_t)len, " (%s", death_of(p, death));
 	if (p->retry_in_ms)
 		len += snprintf(to + len, size - (size_t)len, ", restarts in %s",
 			ctl_span(span, p->retry_in_ms));
@@ -145,7 +159,8 @@ static void summarize(
 {
 	size_t not_ready = 0, len = 0;
 	if (!ctl->instance.alive) { /* what is ready by its lease is so for seconds only */
-		len = (size_t)snprintf(to, size, "tallyd is not running: ");
+		len = (size_t)snprintf(to, size,
+			"tallyd is %s: ", ctl_frozen(ctl) ? "frozen or stuck" : "not running");
 		to += len;
 		size -= len;
 		len = 0;
@@ -154,9 +169,9 @@ static void summarize(
 		not_ready += !list[i].ready;
 	if (!n || !not_ready) {
 		snprintf(to, size,
-			n ? "%zu of %zu partitions ready"
-			  : "no partition is assigned here (%zu of %zu; group %s)",
-			n - not_ready, n, ctl->instance.group_state);
+			n ? "%zu of %zu partition%s ready"
+			  : "no partition is assigned here (%zu of %zu%s; group %s)",
+			n - not_ready, n, n ? ctl_s(n) : "", ctl->instance.group_state);
 		return;
 	}
 	len = (size_t)snprintf(to, size, "%zu of %zu not ready: ", not_ready, n);
@@ -174,67 +189,6 @@ static void summarize(
 }
 
 /* ------------------------------------------------------------------ text */
-
-/* When streams are routed over another number of partitions than the topic has. */
-static void print_routing(const struct tally_instance *in)
-{
-	uint32_t has = in->topic_partitions, routed = in->partitions;
-	if (has > routed)
-		printf("topic has %" PRIu32 " partitions, %" PRIu32 " are served (%s)\n", has,
-			routed,
-			has > 1024 ? "no instance can serve more than 1024" : "kafka.partitions");
-	else if (has && has < routed)
-		printf("topic has %" PRIu32 " partition%s, %" PRIu32
-		       " are routed (kafka.partitions): %" PRIu32 " %s missing\n",
-			has, has == 1 ? "" : "s", routed, routed - has,
-			routed - has == 1 ? "is" : "are");
-}
-
-static void print_limits(const struct ctl *ctl)
-{
-	const struct tally_instance *in = &ctl->instance;
-	int64_t wall = tally_now_ms(ctl->tally) - in->clock_offset_ms;
-	char tried[CTL_TEXT_SIZE], loaded[CTL_TEXT_SIZE];
-	ctl_span(tried, wall - in->limits_at_ms);
-	ctl_span(loaded, wall - in->limits_loaded_at_ms);
-	if (strcmp(in->limits_state, "refused") == 0)
-		printf("LIMITS REFUSED %s ago, those of %s ago hold on: %s\n", tried, loaded,
-			in->limits_error);
-	else if (strcmp(in->limits_state, "ok") == 0)
-		printf("limits of %" PRIu32 " tenant%s, loaded %s ago\n", in->limits_tenants,
-			in->limits_tenants == 1 ? "" : "s", loaded);
-	else if (in->limits_version)
-		printf("limits: the defaults for every tenant\n");
-}
-
-static void print_instance(const struct ctl *ctl)
-{
-	const struct tally_instance *in = &ctl->instance;
-	char instance[CTL_NAME_SIZE], topic[CTL_NAME_SIZE], group[CTL_NAME_SIZE],
-		zone[CTL_NAME_SIZE], up[CTL_TEXT_SIZE], beat[CTL_TEXT_SIZE];
-	ctl_print_stale(ctl);
-	printf("%s: topic %s, group %s (%s), zone %s, %" PRIu32 " of %" PRIu32
-	       " partitions, window %" PRIu32 " min\n",
-		ctl_name(instance, *in->instance ? in->instance : "tally"),
-		ctl_name(topic, in->topic), ctl_name(group, in->group), in->group_state,
-		ctl_name(zone, *in->zone ? in->zone : "-"), in->owned, in->partitions,
-		in->window_minutes);
-	printf("tallyd pid %" PRIu32 ", up %s, heartbeat %s ago, %" PRIu64 " rebalances, %" PRIu64
-	       " times lost; ",
-		in->supervisor_pid,
-		ctl_span(up, tally_now_ms(ctl->tally) - in->clock_offset_ms - in->started_at_ms),
-		ctl_span(beat, in->heartbeat_age_ms), in->rebalances, in->lost_events);
-	if (in->query_pid)
-		printf("queryd pid %" PRIu32 ", %" PRIu32 " restarts\n", in->query_pid,
-			in->query_restarts);
-	else
-		printf("no queryd\n");
-	print_routing(in);
-	print_limits(ctl);
-	if (in->clock_offset_ms)
-		printf("clock offset %" PRId64 " ms: this instance does not count by wall time\n",
-			in->clock_offset_ms);
-}
 
 static void print_partition(
 	const struct ctl *ctl, struct ctl_table *table, const struct tally_partition *p)
@@ -264,7 +218,7 @@ static void print_status(const struct ctl *ctl, const struct tally_partition *li
 		">TARGET", ">LAG", ">REC/S", "REPLAY", ">RESTARTS", "NOTES"};
 	struct ctl_table table;
 	uint64_t held = 0, skipped = 0;
-	print_instance(ctl);
+	ctl_print_instance(ctl);
 	if (n) {
 		putchar('\n');
 		ctl_table_start(&table, sizeof headings / sizeof *headings, headings);
@@ -279,10 +233,11 @@ static void print_status(const struct ctl *ctl, const struct tally_partition *li
 		ctl_print_partition(list);
 	putchar('\n');
 	if (skipped)
-		printf("%" PRIu64 " records could not be used; by reason: tallyctl --json status\n",
-			skipped);
+		printf("%" PRIu64
+		       " record%s could not be used; by reason: tallyctl --json status\n",
+			skipped, ctl_s(skipped));
 	if (held)
-		printf("%" PRIu64 " record%s in quarantine\n", held, held == 1 ? "" : "s");
+		printf("%" PRIu64 " record%s in quarantine\n", held, ctl_s(held));
 	puts(summary);
 }
 
@@ -390,6 +345,30 @@ static json_t *json_limits(const struct tally_instance *in)
 	ctl_json_int(to, "loaded_at_ms", in->limits_loaded_at_ms);
 	ctl_json_count(to, "refused", in->limits_refused);
 	ctl_json_count(to, "tenants", in->limits_tenants);
+	ctl_json_known(to, "default", in->limits_default);
+	json_object_set_new(to, "dry_run", json_boolean(in->limits_dry_run));
+	return to;
+}
+
+static json_t *json_queryd(const struct ctl *ctl)
+{
+	static const char *const files[][2] = {{"grpc", "query.grpc"}, {"http", "query.http"}};
+	const struct tally_instance *in = &ctl->instance;
+	json_t *to = json_object(), *pids = json_array(), *death = json_object();
+	char address[CTL_ADDRESS_SIZE];
+	ctl_json_count(to, "processes", in->query_processes);
+	for (uint32_t i = 0; i < in->query_alive; i++)
+		json_array_append_new(pids, json_integer(in->query_pids[i]));
+	json_object_set_new(to, "pids", pids);
+	ctl_json_text(death, "detail", in->query_death);
+	ctl_json_int(death, "at_ms", in->query_died_at_ms);
+	json_object_set_new(to, "death", death);
+	for (size_t i = 0; i < 2; i++) {
+		if (in->query_alive && !ctl_address(ctl, files[i][1], address))
+			ctl_json_text(to, files[i][0], address);
+		else
+			json_object_set_new(to, files[i][0], json_null());
+	}
 	return to;
 }
 
@@ -418,6 +397,8 @@ static void json_status(
 	ctl_json_int(to, "started_at_ms", in->started_at_ms);
 	ctl_json_int(to, "heartbeat_age_ms", in->heartbeat_age_ms);
 	ctl_json_int(to, "clock_offset_ms", in->clock_offset_ms);
+	json_object_set_new(to, "queryd", json_queryd(ctl));
+	json_object_set_new(to, "frozen", json_boolean(ctl_frozen(ctl)));
 	json_object_set_new(to, "limits", json_limits(in));
 	for (size_t i = 0; i < n; i++)
 		json_array_append_new(array, json_partition(&list[i]));
@@ -471,7 +452,7 @@ int ctl_status(struct ctl *ctl, int argc, char **argv)
 	char summary[1536];
 	uint64_t only;
 	size_t n = 0;
-	if (parse(argc, argv, &only))
+	if (parse(argc, argv, &only) || ctl_attach(ctl))
 		return CTL_TROUBLE;
 	struct tally_partition *list =
 		only == UINT64_MAX ? partitions_of(ctl, &n) : one_of(ctl, only, &n);
@@ -482,7 +463,7 @@ int ctl_status(struct ctl *ctl, int argc, char **argv)
 		json_status(ctl, list, n, summary);
 	else
 		print_status(ctl, list, n, summary, only != UINT64_MAX);
-	bool all = n > 0 && ctl->instance.alive;
+	bool all = n > 0 && ctl->instance.alive && !ctl_queryd_died(&ctl->instance);
 	for (size_t i = 0; i < n; i++)
 		all = all && list[i].ready;
 	free(list);

@@ -72,6 +72,8 @@ int ctl_stream(struct ctl *ctl, int argc, char **argv)
 		return ctl_usage("stream: needs a tenant's NAME and a HASH (decimal or 0x...)");
 	if (!ctl_number("HASH", argv[2], 0, UINT64_MAX, &hash))
 		return CTL_TROUBLE;
+	if (ctl_attach(ctl))
+		return CTL_TROUBLE;
 	int err = tally_stream(ctl->tally, argv[1], hash, &stream);
 	if (err == TALLY_ENOTFOUND)
 		return not_found(ctl, argv[1], hash);

@@ -84,7 +84,7 @@ int ctl_streams(struct ctl *ctl, int argc, char **argv)
 	static const char *const headings[] = {">P", "HASH", ">SEEN AGO", ">RATE/S", "POLICY"};
 	struct listing to = {0};
 	uint64_t limit;
-	if (parse(argc, argv, &limit))
+	if (parse(argc, argv, &limit) || ctl_attach(ctl))
 		return CTL_TROUBLE;
 	to.array = json_array();
 	ctl_table_start(&to.table, 5, headings);

@@ -131,6 +131,8 @@ int ctl_tenant(struct ctl *ctl, int argc, char **argv)
 	struct answer answer;
 	if (argc != 2)
 		return ctl_usage("tenant: needs one NAME; 'tallyctl tenants' lists them");
+	if (ctl_attach(ctl))
+		return CTL_TROUBLE;
 	int err = ask(ctl, argv[1], &answer);
 	int code = CTL_INCOMPLETE;
 	if (err) {

@@ -84,7 +84,7 @@ int ctl_tenants(struct ctl *ctl, int argc, char **argv)
 	struct page page;
 	struct tally_basis basis;
 	size_t n = 0;
-	if (parse(argc, argv, &page))
+	if (parse(argc, argv, &page) || ctl_attach(ctl))
 		return CTL_TROUBLE;
 	/* One more than is shown tells whether there are more. */
 	struct tally_usage *list = calloc((size_t)page.limit + 1, sizeof *list);

@@ -89,7 +89,7 @@ static int show(struct ctl *ctl, struct tally_usage *list, size_t cap)
 int ctl_top(struct ctl *ctl, int argc, char **argv)
 {
 	struct how how;
-	if (parse(argc, argv, &how))
+	if (parse(argc, argv, &how) || ctl_attach(ctl))
 		return CTL_TROUBLE;
 	struct tally_usage *list = calloc((size_t)how.n, sizeof *list);
 	if (!list)

@@ -73,7 +73,9 @@ int ctl_failed(const struct ctl *ctl, const char *what, int err)
 		ctl_usage("%s: no partition can answer (%" PRIu32 " of %" PRIu32
 			  " are assigned here%s); see 'tallyctl status'",
 			name, ctl->instance.owned, ctl->instance.partitions,
-			ctl->instance.alive ? "" : ", tallyd is not running");
+			ctl->instance.alive ? ""
+			: ctl_frozen(ctl)   ? ", tallyd is frozen or stuck"
+					    : ", tallyd is not running");
 	else if (err == TALLY_EACCESS)
 		return denied(ctl->run_dir);
 	else if (err == TALLY_EINVALID)

@@ -1,0 +1,75 @@
+/*
+ * varint.h - the smallest parts of protobuf's encoding: numbers, and bytes behind their length.
+ *
+ *	| 1ddddddd | 1ddddddd | 0ddddddd |	a varint: seven bits each, the lowest first, 10 bytes at most
+ *
+ * Readers never pass their end.  Pure.
+ */
+#ifndef TALLY_QUERYD_VARINT_H
+#define TALLY_QUERYD_VARINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { VARINT = 0, FIXED64 = 1, BYTES = 2, GROUP = 3, GROUP_END = 4, FIXED32 = 5 };
+
+struct reader {
+	const uint8_t *at, *end;
+};
+
+/* false: cut off, or too long to be one. */
+static inline bool read_varint(struct reader *in, uint64_t *value)
+{
+	*value = 0;
+	for (unsigned shift = 0; shift < 70 && in->at < in->end; shift += 7) {
+		uint8_t byte = *in->at++;
+
+		*value |= (uint64_t)(byte & 0x7f) << shift;
+		if (byte < 0x80)
+			return true;
+	}
+	return false;
+}
+
+static inline bool skip_bytes(struct reader *in, uint64_t n)
+{
+	if (n > (uint64_t)(in->end - in->at))
+		return false;
+	in->at += n;
+	return true;
+}
+
+/* A length and as many bytes: gives what is inside. */
+static inline bool read_bytes(struct reader *in, struct reader *inside)
+{
+	uint64_t len;
+
+	if (!read_varint(in, &len))
+		return false;
+	inside->at = in->at;
+	if (!skip_bytes(in, len))
+		return false;
+	inside->end = in->at;
+	return true;
+}
+
+static inline size_t varint_size(uint64_t value)
+{
+	size_t size = 1;
+
+	for (; value >= 0x80; value >>= 7)
+		size++;
+	return size;
+}
+
+/* Gives the end. */
+static inline uint8_t *put_varint(uint8_t *to, uint64_t value)
+{
+	for (; value >= 0x80; value >>= 7)
+		*to++ = (uint8_t)(value | 0x80);
+	*to++ = (uint8_t)value;
+	return to;
+}
+
+#endif

@@ -1,0 +1,17 @@
+/*
+ * attach.c - tallyctl opens the run directory, when the words of its command are known to be good.
+ */
+#include "ctl.h"
+
+int ctl_attach(struct ctl *ctl)
+{
+	if (ctl->tally)
+		return 0;
+	int err = tally_open(ctl->run_dir, TALLY_STALE_OK, &ctl->tally);
+	if (!err)
+		err = tally_instance(ctl->tally, &ctl->instance);
+	if (!err)
+		return 0;
+	tally_close(&ctl->tally);
+	return ctl_cannot_attach(ctl->run_dir, err);
+}
