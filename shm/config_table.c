@@ -344,7 +344,8 @@ static const struct config_option options[] = {
 	  "Address for HTTP; port 0: any free one. It has no passwords: keep it in a network that you "
 	  "trust." },
 	{ "query", "http_threads", CONFIG_NUMBER, AT(http_threads, uint32_t), 1, 64, .preset = "4",
-	  .prose = "Threads that answer HTTP." },
+	  .prose =
+	  "Threads that answer HTTP; all but one may wait for questions that write." },
 	{ "query", "metrics_tenants", CONFIG_NUMBER, AT(metrics_tenants, uint32_t), 0, 10000,
 	  .preset = "100", .prose = "So many of the largest tenants are in /metrics." },
 	{ "query", "grpc_listen", CONFIG_LISTEN, AT_TEXT(grpc_listen), 1, 255,
@@ -362,7 +363,7 @@ static const struct config_option options[] = {
 	{ "query", "grpc_max_message", CONFIG_BYTES, AT(grpc_max_message, uint64_t), 64 * 1024,
 	  256 * MIB, .preset = "4MiB", .prose = "Largest request, unpacked." },
 	{ "query", "grpc_connections", CONFIG_NUMBER, AT(grpc_connections, uint32_t), 1, 65536,
-	  .preset = "1024", .prose = "Most connections of one query process." },
+	  .preset = "1024", .prose = "Most connections of one query process; three quarters of them from one address." },
 	{ "query", "grpc_streams", CONFIG_NUMBER, AT(grpc_streams, uint32_t), 1, 65536,
 	  .preset = "256", .prose = "Most calls at the same time on one connection." },
 	{ "query", "processes", CONFIG_NUMBER, AT(query_processes, uint32_t), 1, 64, .preset = "1",

@@ -136,7 +136,8 @@ static bool name_ok(const char *name, size_t max)
 
 static size_t policy_place(const struct ask_work *work, const char *policy)
 {
-	size_t at = XXH3_64bits(policy, strlen(policy)) & (work->policy_index_size - 1);
+	size_t at = XXH3_64bits_withSeed(policy, strlen(policy), work->asker->seed) &
+		    (work->policy_index_size - 1);
 	while (work->policy_index[at] &&
 		strcmp(work->policies[work->policy_index[at] - 1], policy) != 0)
 		at = (at + 1) & (work->policy_index_size - 1);

@@ -215,7 +215,7 @@ static void take_verdict(struct ask_message *message, uint32_t stream, uint8_t v
 {
 	struct ask_work *work = message->work;
 	bool expired = message->purpose == FOR_RENEWAL && verdict == ADMIT_REJECTED;
-	work->ask->streams[stream].result = result_of(verdict);
+	work->ask->streams[stream].result = expired ? ASK_FAILED : result_of(verdict);
 	work->state[stream] = expired ? STREAM_TO_CLAIM : STREAM_SETTLED;
 	work->again += expired;
 }

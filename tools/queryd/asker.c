@@ -333,6 +333,7 @@ struct asker *asker_new(const char *run_dir)
 	struct asker_thread *thread = calloc(1, sizeof *thread);
 	must(asker && thread);
 	asker->run_dir = run_dir;
+	asker->seed = host_random();
 	asker->thread = thread;
 	asker->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV);
 	must(asker->loop);

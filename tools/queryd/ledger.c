@@ -309,6 +309,12 @@ void ledger_release(struct ledger_bucket *bucket)
 
 /* ------------------------------------------------------------------ claims */
 
+/* The default bucket, and those that no limit names any more, share one share. */
+static bool is_shared(const struct ledger_bucket *bucket)
+{
+	return !bucket->live || bucket == bucket->account->buckets[0];
+}
+
 static void make_dirty(struct ledger *ledger, struct ledger_bucket *bucket)
 {
 	if (bucket->dirty || !bucket->first)
@@ -349,14 +355,35 @@ void ledger_return(
 	bucket->reserved -= reserved;
 	bucket->added += used;
 	ledger->facts.reserved -= reserved;
-	make_dirty(ledger, bucket);
+	for (size_t i = 0; i < bucket->account->n; i++) {
+		struct ledger_bucket *other = bucket->account->buckets[i];
+		if (other == bucket || (is_shared(bucket) && is_shared(other)))
+			make_dirty(ledger, other);
+	}
+}
+
+/* What is under way, and what has come back since the reading. */
+static uint64_t under_way(const struct ledger_bucket *bucket, uint64_t *reserved)
+{
+	const struct account *account = bucket->account;
+	uint64_t sum = 0;
+	*reserved = 0;
+	for (size_t i = 0; i < account->n; i++) {
+		const struct ledger_bucket *other = account->buckets[i];
+		if (other != bucket && !(is_shared(bucket) && is_shared(other)))
+			continue;
+		*reserved += other->reserved;
+		if (__builtin_add_overflow(sum, other->added, &sum) ||
+			__builtin_add_overflow(sum, other->reserved, &sum))
+			return UINT64_MAX;
+	}
+	return sum;
 }
 
 static uint64_t headroom(const struct ledger_bucket *bucket)
 {
-	uint64_t taken = bucket->active;
-	if (__builtin_add_overflow(taken, bucket->added, &taken) ||
-		__builtin_add_overflow(taken, bucket->reserved, &taken))
+	uint64_t taken, reserved;
+	if (__builtin_add_overflow(bucket->active, under_way(bucket, &reserved), &taken))
 		return 0;
 	return taken < bucket->share ? bucket->share - taken : 0;
 }
@@ -377,7 +404,9 @@ static enum decision decide_without_room(
 	bool fresh = read_lately(ledger, account, now_ns);
 	if (fresh && bucket->active >= bucket->share)
 		return FULL;
-	if (fresh && bucket->reserved)
+	uint64_t reserved;
+	under_way(bucket, &reserved);
+	if (fresh && reserved)
 		return WAIT;
 	if (read_account(ledger, account))
 		return FAIL;
