@@ -25,7 +25,8 @@
 struct ledger_bucket {
 	struct account *account;
 	char *policy;
-	bool live; /* in the last reading */
+	bool live;   /* in the last reading */
+	bool unsure; /* no room, but only because some partitions are still being counted */
 	uint64_t share, active;
 	uint64_t added, reserved;
 	struct ledger_claim *first, *last;
@@ -224,6 +225,7 @@ static void follow_default(struct account *account)
 		struct ledger_bucket *bucket = account->buckets[i];
 		if (bucket->live)
 			continue;
+		bucket->unsure = account->buckets[0]->unsure;
 		bucket->share = account->buckets[0]->share;
 		bucket->active = account->buckets[0]->active;
 		bucket->added = 0;
@@ -250,7 +252,8 @@ static int read_account(struct ledger *ledger, struct account *account)
 		bucket->active = from->share == TALLY_UNLIMITED || from->headroom == 0
 					 ? from->streams
 					 : from->share - from->headroom;
-		if (from->headroom == 0 && bucket->active < from->share)
+		bucket->unsure = from->headroom == 0 && from->streams < from->share;
+		if (bucket->unsure)
 			bucket->active = from->share;
 		bucket->added = 0;
 	}
@@ -397,13 +400,19 @@ static bool read_lately(struct ledger *ledger, const struct account *account, ui
 enum decision { GRANT, GRANT_ALL, WAIT, FULL, FAIL };
 
 /* Without room: full, when it is certain; else it waits for what is under way. */
+/* Nobody is told "too many" while it is not known how many there are. */
+static enum decision no_room(const struct ledger_bucket *bucket)
+{
+	return bucket->unsure ? FAIL : FULL;
+}
+
 static enum decision decide_without_room(
 	struct ledger *ledger, struct ledger_bucket *bucket, uint64_t now_ns)
 {
 	struct account *account = bucket->account;
 	bool fresh = read_lately(ledger, account, now_ns);
 	if (fresh && bucket->active >= bucket->share)
-		return FULL;
+		return no_room(bucket);
 	uint64_t reserved;
 	under_way(bucket, &reserved);
 	if (fresh && reserved)
@@ -414,7 +423,7 @@ static enum decision decide_without_room(
 		return GRANT_ALL;
 	if (headroom(bucket))
 		return GRANT;
-	return bucket->active >= bucket->share ? FULL : WAIT;
+	return bucket->active >= bucket->share ? no_room(bucket) : WAIT;
 }
 
 static enum decision decide(struct ledger *ledger, struct ledger_bucket *bucket)
