@@ -110,7 +110,9 @@ static void fake_answer(struct fake *fake, const struct admit_question *question
 		else
 			rates[i] = usage_rate_of(fake->usage, fake->tickets[i]);
 	size_t len = admit_pack_answer(&answer, out);
-	if (!len || send(fd, out, len, MSG_NOSIGNAL) != (ssize_t)len)
+	/* Who asked may have gone. */
+	if (!len || (send(fd, out, len, MSG_NOSIGNAL) != (ssize_t)len && errno != EPIPE &&
+			    errno != ECONNRESET))
 		_exit(20);
 }
 
