@@ -106,7 +106,7 @@ struct ask_work {
 struct asker {
 	struct ev_loop *loop;
 	const char *run_dir;
-	uint64_t seed; /* of hashes of names that clients choose */
+	uint64_t seed;	     /* of hashes of names that clients choose */
 	struct tally *tally; /* NULL: there is no run directory yet */
 	uint64_t next_open_ns;
 	struct links *links;
