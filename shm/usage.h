@@ -236,14 +236,11 @@ void usage_reset(struct usage *usage);
  * and changes nothing.
  */
 
-/* So many outbox rows: known streams are produced later from here on, with all their bytes. */
-#define USAGE_OUTBOX_KNOWN(most) ((most) / 2)
-
 struct usage_produce {
 	uint32_t rate_minutes; /* that usage_rate_of looks back */
 	uint32_t
 		every_s; /* a stream is produced at most once in so long; 0 = nothing is produced */
-	uint64_t outbox_max; /* rows; beyond them new streams fail */
+	uint64_t outbox_max; /* rows; beyond them new streams fail, beyond half known ones wait */
 };
 void usage_set_produce(struct usage *usage, const struct usage_produce *produce);
 

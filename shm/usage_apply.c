@@ -329,7 +329,7 @@ static void produce(struct apply *ap, struct group *g, uint64_t hash)
 {
 	const struct usage_produce *how = &ap->usage->produce;
 	struct usage_entry *entry = g->entry;
-	uint64_t most = g->was_active ? USAGE_OUTBOX_KNOWN(how->outbox_max) : how->outbox_max;
+	uint64_t most = g->was_active ? how->outbox_max / 2 : how->outbox_max;
 	uint32_t due_s = entry->last_produced_s + how->every_s;
 	bool is_due = ap->usage->produce_all || ap->now_s >= due_s;
 

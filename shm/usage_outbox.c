@@ -122,7 +122,8 @@ int usage_outbox_list(struct usage *usage, uint64_t after, struct usage_outgoing
 	bool more;
 	int err;
 
-	if (after == UINT64_MAX)
+	/* No row is above the last sequence: a worker that has nothing to write asks each turn. */
+	if (usage->meta.outbox == 0 || after >= usage->meta.sequence)
 		return 0;
 	store_begin_read(&txn, usage->store);
 	row_key(&from, after + 1);

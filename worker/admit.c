@@ -169,9 +169,9 @@ static void refuse(struct conn *conn, const struct admit_question *question, int
 				.asked = question->kind});
 }
 
-static struct usage_stream_asked stream_of(const struct admit_question *question, uint32_t i)
+static struct usage_stream_asked stream_of(
+	const struct admit_question *question, struct admit_stream stream)
 {
-	struct admit_stream stream = admit_stream_at(question, i);
 	struct usage_stream_asked asked = {
 		.tenant = question->tenant.text,
 		.tenant_len = question->tenant.len,
@@ -202,7 +202,7 @@ static void take_touches(struct admit *admit, const struct admit_question *quest
 		return;
 	}
 	for (uint32_t i = 0; i < question->n_streams; i++) {
-		struct usage_stream_asked asked = stream_of(question, i);
+		struct usage_stream_asked asked = stream_of(question, admit_stream_at(question, i));
 
 		usage_touch(admit->o.usage, &asked, now);
 	}
@@ -242,8 +242,9 @@ static void take_admits(struct conn *conn, const struct admit_question *question
 			budget = index;
 	}
 	for (uint32_t i = 0; i < question->n_streams; i++) {
-		struct usage_stream_asked asked = stream_of(question, i);
-		uint16_t policy = admit_stream_at(question, i).policy;
+		struct admit_stream stream = admit_stream_at(question, i);
+		struct usage_stream_asked asked = stream_of(question, stream);
+		uint16_t policy = stream.policy;
 		uint32_t ticket =
 			usage_admit(usage, &asked, budget + question->policy[policy].bucket, now);
 
@@ -259,7 +260,7 @@ static void take_rates(struct conn *conn, const struct admit_question *question)
 	uint32_t first = 0;
 
 	for (uint32_t i = 0; i < question->n_streams; i++) {
-		struct usage_stream_asked asked = stream_of(question, i);
+		struct usage_stream_asked asked = stream_of(question, admit_stream_at(question, i));
 		uint32_t ticket = usage_rate(conn->admit->o.usage, &asked, now);
 
 		if (i == 0)

@@ -49,7 +49,7 @@ int emit_fd(const struct emit *emit);
  */
 void emit_pump(struct emit *emit);
 
-/* Rows handed over that no broker has confirmed yet. */
+/* Rows handed over that no broker has confirmed yet.  For tests. */
 unsigned emit_in_flight(const struct emit *emit);
 
 /* Every row in the outbox has been confirmed by the broker (read back or not). */

@@ -28,7 +28,7 @@ const prefix = args.prefix ?? "js";
 const shape = { keepCase: true, longs: String, enums: String, defaults: true };
 const proto = {
 	...grpc.loadPackageDefinition(loader.loadSync(path.join(__dirname, "../../tools/queryd/limits.proto"), shape)),
-	...grpc.loadPackageDefinition(loader.loadSync(path.join(__dirname, "health.proto"), shape)),
+	...grpc.loadPackageDefinition(loader.loadSync(path.join(__dirname, "../../tools/queryd/health.proto"), shape)),
 };
 const encode = proto.proto.IngestLimits.service.ExceedsLimits.requestSerialize;
 

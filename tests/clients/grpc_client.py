@@ -37,7 +37,7 @@ count = failed = 0
 
 def load():
     with tempfile.TemporaryDirectory() as work:
-        subprocess.run(["protoc", "-I", os.path.join(ROOT, "tools/queryd"), "-I", HERE,
+        subprocess.run(["protoc", "-I", os.path.join(ROOT, "tools/queryd"),
                         "--python_out", work, "limits.proto", "health.proto"], check=True)
         sys.path.insert(0, work)
         import health_pb2
