@@ -524,6 +524,7 @@ static void ask_fails_beyond_what_may_wait_for_a_worker(void **state)
 		for (uint64_t k = 0; k < QUERY_MAX; k++)
 			query_add(queries[i], (i * QUERY_MAX + k) * 4);
 		query_begin(queries[i]);
+		UNTIL(!bench.asker->reading);
 		failed += query_count(queries[i], ASK_FAILED) && queries[i]->done;
 	}
 	assert_true(failed > 0 && failed < 40);
@@ -579,8 +580,9 @@ static void ask_keeps_touches_that_a_worker_does_not_take(void **state)
 	for (uint32_t p = 0; p < RUN_PARTITIONS; p++)
 		atomic_store(&bench.lever[p].deaf, 1);
 	for (int i = 0; i < 50; i++) {
+		query->done = 0;
 		query_begin(query);
-		ev_run(asker_loop(bench.asker), EVRUN_ONCE);
+		query_wait(query);
 		usleep(20000);
 	}
 	assert_true(touches_waiting(bench.asker->touches) > 0);
@@ -624,6 +626,42 @@ static void touches_have_a_bound(void **state)
 	assert_int_equal(touches_flush(touches, nobody_is_served, NULL), 0);
 	assert_int_equal(touches_facts(touches)->dropped, TOUCH_STREAMS_MAX);
 	assert_int_equal(touches_facts(touches)->refused, 1);
+	touches_free(&touches);
+}
+
+static bool all_are_served(uint32_t partition, uint64_t generation, void *arg)
+{
+	(void)partition;
+	(void)generation;
+	(void)arg;
+	return true;
+}
+
+static void touches_of_one_worker_leave_room_for_the_others(void **state)
+{
+	struct touches *touches = touches_new(bench.asker->links);
+	uint64_t many = TOUCH_BUSY_MAX + 50000;
+	(void)state;
+	atomic_store(&bench.lever[0].deaf, 1);
+	usleep(20000); /* it may be waiting for one more */
+	uint32_t group = touches_group(touches, "a", 0, 10);
+	for (uint64_t i = 0; i < many; i++)
+		assert_true(touches_add(touches, group, 0, i * 4, 1, 1700000000000));
+	size_t kept = touches_flush(touches, all_are_served, NULL);
+	assert_true(kept > TOUCH_BUSY_MAX); /* what was accepted is not dropped */
+	group = touches_group(touches, "a", 0, 10);
+	assert_true(touches_add(touches, group, 0, (many - 1) * 4, 1, 1700000000000));
+	assert_false(touches_add(touches, group, 0, many * 4, 1, 1700000000000));
+	uint32_t other = touches_group(touches, "a", 1, 11);
+	for (uint64_t i = 0; i < TOUCH_STREAMS_MAX - kept; i++)
+		assert_true(touches_add(touches, other, 0, i * 4 + 1, 1, 1700000000000));
+	atomic_store(&bench.lever[0].deaf, 0);
+	while (touches_flush(touches, all_are_served, NULL))
+		usleep(1000);
+	group = touches_group(touches, "a", 0, 10);
+	for (uint64_t i = 0; i < many; i++)
+		assert_true(touches_add(touches, group, 0, i * 4, 1, 1700000000000));
+	assert_int_equal(touches_facts(touches)->dropped, 0);
 	touches_free(&touches);
 }
 
@@ -740,6 +778,7 @@ int main(void)
 		TEST(ask_keeps_touches_that_a_worker_does_not_take),
 		TEST(ask_drops_touches_of_a_partition_that_left),
 		TEST(touches_have_a_bound),
+		TEST(touches_of_one_worker_leave_room_for_the_others),
 		TEST(asker_answers_other_threads_until_it_is_stopped),
 	};
 	return cmocka_run_group_tests_name("ask", tests, NULL, NULL);

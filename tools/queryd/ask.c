@@ -1,17 +1,15 @@
 /*
  * ask.c - questions: taken apart, answered from the map, put together again.
  *
- *	ask_begin -> names checked -> parts, one per partition -> map -> claims (ask_send.c)
+ *	ask_begin -> names checked -> parts and map (ask_map.c) -> claims (ask_send.c)
  *	ask_settle -> touches -> words and leases again -> done
  *
- * A question that the map can answer costs no allocation once the pool is warm.
+ * A large question is looked up ASK_SLICE streams a turn of the loop, so that
+ * the others are answered in between.
  *
  * Runs in: queryd, asker thread.  Blocks in: opening the stores of new generations.
  */
-#include <stdlib.h>
 #include <string.h>
-
-#include <xxhash.h>
 
 #include "ask_private.h"
 
@@ -20,331 +18,41 @@
 #include "shm/host.h"
 #include "shm/record.h"
 
-#define OPEN_EVERY_NS UINT64_C(100000000) /* a run directory that is not there */
+/* ------------------------------------------------------------------ turns */
 
-/* ------------------------------------------------------------------ the pool */
-
-static void free_arrays(struct ask_work *work)
-{
-	free(work->part);
-	free(work->policy);
-	free(work->state);
-	free(work->order);
-	free(work->hash);
-	free(work->active);
-	free(work->candidate);
-	free(work->claim_of);
-	free(work->grouped);
-}
-
-static void free_work(struct ask_work *work)
-{
-	free_arrays(work);
-	free(work->parts);
-	free(work->policies);
-	free(work->policy_mark);
-	free(work->policy_index);
-	free(work->claims);
-	free(work);
-}
-
-void ask_free_pool(struct asker *asker)
-{
-	while (asker->pool) {
-		struct ask_work *work = asker->pool;
-		asker->pool = work->next;
-		free_work(work);
-	}
-	asker->n_pool = 0;
-}
-
-static void make_room(struct ask_work *work, size_t n)
-{
-	if (n <= work->cap)
-		return;
-	free_arrays(work);
-	work->cap = n + n / 2 + 16;
-	work->part = malloc(work->cap * sizeof *work->part);
-	work->policy = malloc(work->cap * sizeof *work->policy);
-	work->state = malloc(work->cap);
-	work->order = malloc(work->cap * sizeof *work->order);
-	work->hash = malloc(work->cap * sizeof *work->hash);
-	work->active = malloc(work->cap);
-	work->candidate = malloc(work->cap * sizeof *work->candidate);
-	work->claim_of = malloc(work->cap * sizeof *work->claim_of);
-	work->grouped = malloc(work->cap * sizeof *work->grouped);
-	must(work->part && work->policy && work->state && work->order && work->hash &&
-		work->active && work->candidate && work->claim_of && work->grouped);
-}
-
-static void deadline_came(struct ev_loop *loop, ev_timer *timer, int events);
-
-static struct ask_work *take_work(struct asker *asker, struct ask *ask)
-{
-	struct ask_work *work = asker->pool;
-	if (work) {
-		asker->pool = work->next;
-		asker->n_pool--;
-	} else {
-		work = calloc(1, sizeof *work);
-		must(work);
-		work->asker = asker;
-	}
-	make_room(work, ask->n);
-	ev_init(&work->deadline, deadline_came);
-	work->deadline.data = work;
-	work->ask = ask;
-	work->n = ask->n;
-	work->open = work->n_parts = work->n_policies = work->n_claims = 0;
-	work->again = 0;
-	work->ready = work->late = false;
-	work->messages = NULL;
-	work->begun_ns = host_boot_ns();
-	work->prev = NULL;
-	work->next = asker->works;
-	if (work->next)
-		work->next->prev = work;
-	asker->works = work;
-	ask->private = work;
-	return work;
-}
-
-static void give_work(struct ask_work *work)
+static void read_on(struct ask_work *work)
 {
 	struct asker *asker = work->asker;
-	ev_timer_stop(asker->loop, &work->deadline);
-	*(work->prev ? &work->prev->next : &asker->works) = work->next;
-	if (work->next)
-		work->next->prev = work->prev;
-	if (asker->n_pool == ASK_POOL_MAX || work->cap > 2 * ASK_POOL_KEEP ||
-		work->policies_cap > ASK_POOL_POLICIES) {
-		free_work(work);
+	if (work->reading)
 		return;
-	}
-	work->next = asker->pool;
-	asker->pool = work;
-	asker->n_pool++;
+	work->reading = true;
+	work->reading_next = NULL;
+	work->reading_prev = asker->reading_last;
+	*(asker->reading_last ? &asker->reading_last->reading_next : &asker->reading) = work;
+	asker->reading_last = work;
+	ev_check_start(asker->loop, &asker->turn);
+	ev_idle_start(asker->loop, &asker->awake);
 }
 
-/* ------------------------------------------------------------------ names */
-
-static bool name_ok(const char *name, size_t max)
-{
-	size_t len = strnlen(name, max + 1);
-	return len <= max && record_text_ok(name, len);
-}
-
-static size_t policy_place(const struct ask_work *work, const char *policy)
-{
-	size_t at = XXH3_64bits_withSeed(policy, strlen(policy), work->asker->seed) &
-		    (work->policy_index_size - 1);
-	while (work->policy_index[at] &&
-		strcmp(work->policies[work->policy_index[at] - 1], policy) != 0)
-		at = (at + 1) & (work->policy_index_size - 1);
-	return at;
-}
-
-static void grow_policies(struct ask_work *work)
-{
-	work->policies_cap = work->policies_cap ? work->policies_cap * 2 : 16;
-	work->policies = reallocarray(work->policies, work->policies_cap, sizeof *work->policies);
-	work->policy_mark =
-		reallocarray(work->policy_mark, work->policies_cap, sizeof *work->policy_mark);
-	free(work->policy_index);
-	work->policy_index_size = work->policies_cap * 2;
-	work->policy_index = calloc(work->policy_index_size, sizeof *work->policy_index);
-	must(work->policies && work->policy_mark && work->policy_index);
-	for (size_t i = 1; i < work->n_policies; i++)
-		work->policy_index[policy_place(work, work->policies[i])] = (uint32_t)i + 1;
-}
-
-/* false: it is none. */
-static bool policy_number(struct ask_work *work, const char *policy, uint32_t *number)
-{
-	size_t at = policy_place(work, policy);
-	if (!work->policy_index[at]) {
-		if (!name_ok(policy, RECORD_POLICY_MAX))
-			return false;
-		if (work->n_policies == work->policies_cap) {
-			grow_policies(work);
-			at = policy_place(work, policy);
-		}
-		work->policies[work->n_policies++] = policy;
-		work->policy_index[at] = (uint32_t)work->n_policies;
-	}
-	*number = work->policy_index[at] - 1;
-	return true;
-}
-
-static bool number_policies(struct ask_work *work)
-{
-	uint32_t last = 0;
-	if (!work->policies_cap)
-		grow_policies(work);
-	else
-		memset(work->policy_index, 0, work->policy_index_size * sizeof *work->policy_index);
-	work->policies[0] = "";
-	work->n_policies = 1;
-	for (size_t i = 0; i < work->n; i++) {
-		const char *policy = work->ask->streams[i].policy;
-		if (!policy || !*policy || work->ask->kind == ASK_RATES)
-			work->policy[i] = 0;
-		else if (last && !strcmp(work->policies[last], policy))
-			work->policy[i] = last;
-		else if (policy_number(work, policy, &last))
-			work->policy[i] = last;
-		else
-			return false;
-	}
-	return true;
-}
-
-/* ------------------------------------------------------------------ parts */
-
-static int open_table(struct asker *asker, uint32_t *partitions)
-{
-	uint64_t now = host_boot_ns();
-	*partitions = 0;
-	if (!asker->tally) {
-		if (now < asker->next_open_ns)
-			return TALLY_ENOTREADY;
-		asker->next_open_ns = now + OPEN_EVERY_NS;
-		int err = tally_open(asker->run_dir, 0, &asker->tally);
-		if (err)
-			return err;
-	}
-	int err = client_stand_begin(asker->tally, partitions);
-	return !err && !*partitions ? TALLY_ENOTREADY : err;
-}
-
-static uint32_t part_number(struct ask_work *work, uint32_t partition)
-{
-	uint32_t *number = &work->asker->part_of[partition];
-	if (*number)
-		return *number - 1;
-	if (work->n_parts == work->parts_cap) {
-		work->parts_cap = work->parts_cap ? work->parts_cap * 2 : 64;
-		work->parts = reallocarray(work->parts, work->parts_cap, sizeof *work->parts);
-		must(work->parts);
-	}
-	work->parts[work->n_parts] = (struct ask_part){.partition = partition};
-	*number = (uint32_t)++work->n_parts;
-	return *number - 1;
-}
-
-/* Sorts the streams by partition, and looks at their words.  false: some are not served. */
-static bool take_apart(struct ask_work *work)
+static void stop_reading(struct ask_work *work)
 {
 	struct asker *asker = work->asker;
-	uint64_t boot = host_boot_ns();
-	size_t at = 0;
-	bool all = true;
-	for (size_t i = 0; i < work->n; i++) {
-		work->part[i] = part_number(
-			work, (uint32_t)(work->ask->streams[i].hash % work->partitions));
-		work->parts[work->part[i]].n++;
-	}
-	for (size_t p = 0; p < work->n_parts; p++) {
-		struct ask_part *part = &work->parts[p];
-		asker->part_of[part->partition] = 0;
-		part->first = at;
-		at += part->n;
-		part->n = 0;
-		part->generation = client_stand_generation(asker->tally, part->partition, boot);
-		all = all && part->generation;
-	}
-	for (size_t i = 0; i < work->n; i++) {
-		struct ask_part *part = &work->parts[work->part[i]];
-		work->order[part->first + part->n++] = (uint32_t)i;
-	}
-	return all;
+	if (!work->reading)
+		return;
+	work->reading = false;
+	*(work->reading_prev ? &work->reading_prev->reading_next : &asker->reading) =
+		work->reading_next;
+	*(work->reading_next ? &work->reading_next->reading_prev : &asker->reading_last) =
+		work->reading_prev;
+	if (asker->reading)
+		return;
+	ev_check_stop(asker->loop, &asker->turn);
+	ev_idle_stop(asker->loop, &asker->awake);
 }
 
-void ask_group(struct ask_work *work, const uint32_t *streams, size_t n)
+void ask_refuse_later(struct ask_work *work)
 {
-	size_t at = 0;
-	for (size_t p = 0; p < work->n_parts; p++)
-		work->parts[p].count = 0;
-	for (size_t i = 0; i < n; i++)
-		work->parts[work->part[streams[i]]].count++;
-	for (size_t p = 0; p < work->n_parts; p++) {
-		struct ask_part *part = &work->parts[p];
-		part->from = at;
-		at += part->count;
-		part->count = 0;
-	}
-	for (size_t i = 0; i < n; i++) {
-		struct ask_part *part = &work->parts[work->part[streams[i]]];
-		work->grouped[part->from + part->count++] = streams[i];
-	}
-}
-
-static void set_part(struct ask_work *work, const struct ask_part *part, enum ask_result result)
-{
-	for (size_t i = 0; i < part->n; i++)
-		work->ask->streams[work->order[part->first + i]].result = result;
-}
-
-static void set_all(struct ask_work *work, enum ask_result result)
-{
-	for (size_t i = 0; i < work->n; i++)
-		work->ask->streams[i].result = result;
-}
-
-/* ------------------------------------------------------------------ the map */
-
-/* A store that cannot be read is not served; no room among its readers passes. */
-static enum ask_result result_of_error(int err)
-{
-	return err == TALLY_EBUSY || err == TALLY_ENOMEM ? ASK_FAILED : ASK_UNSERVED;
-}
-
-bool ask_look_up(struct ask_work *work, const struct ask_part *part, const uint32_t *streams,
-	size_t n, uint64_t *hashes, uint8_t *active)
-{
-	for (size_t i = 0; i < n; i++)
-		hashes[i] = work->ask->streams[streams[i]].hash;
-	int err = client_stand_known(work->asker->tally, work->ask->tenant, part->partition,
-		part->generation, hashes, n, active);
-	for (size_t i = 0; err && i < n; i++)
-		work->ask->streams[streams[i]].result = result_of_error(err);
-	return !err;
-}
-
-/* false: the partition cannot be read. */
-static bool read_part(struct ask_work *work, struct ask_part *part, size_t found[])
-{
-	const uint32_t *streams = work->order + part->first;
-	uint8_t *active = work->active + part->first;
-	if (!ask_look_up(work, part, streams, part->n, work->hash + part->first, active)) {
-		part->generation = 0;
-		return false;
-	}
-	for (size_t i = 0; i < part->n; i++) {
-		static const uint8_t states[] = {[STREAM_NEW] = STREAM_OPEN,
-			[STREAM_ACTIVE] = STREAM_IN_MAP,
-			[STREAM_EXPIRING] = STREAM_TO_RENEW};
-		work->state[streams[i]] = states[active[i]];
-		found[states[active[i]]]++;
-		if (active[i] == STREAM_ACTIVE)
-			work->ask->streams[streams[i]].result = ASK_ACCEPTED;
-	}
-	return true;
-}
-
-/* How many streams of each state were found.  *all: every partition could be read. */
-static void read_map(struct ask_work *work, size_t found[], bool *all)
-{
-	memset(work->state, STREAM_SETTLED, work->n);
-	for (size_t p = 0; p < work->n_parts; p++) {
-		struct ask_part *part = &work->parts[p];
-		if (!part->generation)
-			set_part(work, part, ASK_UNSERVED);
-		else if (!read_part(work, part, found))
-			*all = work->ask->streams[work->order[part->first]].result !=
-				       ASK_UNSERVED &&
-			       *all;
-	}
+	read_on(work);
 }
 
 /* ------------------------------------------------------------------ begin */
@@ -354,6 +62,7 @@ static void make_ready(struct ask_work *work)
 	struct asker *asker = work->asker;
 	if (work->ready)
 		return;
+	stop_reading(work);
 	work->ready = true;
 	work->ready_next = NULL;
 	*(asker->ready ? &asker->ready_last->ready_next : &asker->ready) = work;
@@ -390,56 +99,102 @@ static void set_deadline(struct ask_work *work)
 	ev_timer_start(work->asker->loop, &work->deadline);
 }
 
-static void begin_work(struct ask_work *work)
+/* The map has been read. */
+static void ask_workers(struct ask_work *work)
+{
+	if (work->ask->all_or_nothing && !work->whole) {
+		ask_set_all(work, ASK_UNSERVED);
+		return;
+	}
+	if (work->found_expiring)
+		ask_renew(work);
+	if (work->found_new)
+		ask_claim_all(work);
+}
+
+/* false: it is not all on its way yet. */
+static bool begin_work(struct ask_work *work)
 {
 	struct ask *ask = work->ask;
-	bool all = !open_table(work->asker, &work->partitions) && take_apart(work);
+	bool all = !ask_open_table(work->asker, &work->partitions) && ask_take_apart(work);
 	if (!work->partitions || (ask->all_or_nothing && !all)) {
-		set_all(work, ASK_UNSERVED);
-		return;
+		ask_set_all(work, ASK_UNSERVED);
+		return true;
 	}
 	work->seen_ms = tally_now_ms(work->asker->tally);
 	if (ask->kind == ASK_RATES) {
 		for (size_t p = 0; p < work->n_parts; p++)
 			if (!work->parts[p].generation)
-				set_part(work, &work->parts[p], ASK_UNSERVED);
+				ask_set_part(work, &work->parts[p], ASK_UNSERVED);
 		ask_send_rates(work);
-		return;
+		return true;
 	}
-	bool whole = true;
-	size_t found[STREAM_SETTLED] = {0};
-	read_map(work, found, &whole);
-	if (ask->all_or_nothing && !whole) {
-		set_all(work, ASK_UNSERVED);
-		return;
+	if (!ask_read_map(work, ASK_SLICE)) {
+		read_on(work);
+		return false;
 	}
-	if (found[STREAM_TO_RENEW])
-		ask_renew(work);
-	if (found[STREAM_OPEN])
-		ask_claim_all(work);
+	ask_workers(work);
+	return true;
+}
+
+static void take_turn(struct ev_loop *loop, ev_check *watcher, int events)
+{
+	struct asker *asker = watcher->data;
+	struct ask_work *work = asker->reading;
+	(void)loop;
+	(void)events;
+	stop_reading(work); /* the others first */
+	if (work->read_part == work->n_parts) {
+		if (!ask_refuse_some(work, ASK_SLICE))
+			read_on(work);
+	} else if (ask_read_map(work, ASK_SLICE)) {
+		ask_workers(work);
+		ledger_pump(asker->ledger);
+		ask_closed(work, 1);
+	} else {
+		read_on(work);
+	}
+	ask_settle(asker);
+}
+
+/* The loop does not wait while there is something to be read. */
+static void stay_awake(struct ev_loop *loop, ev_idle *watcher, int events)
+{
+	(void)loop;
+	(void)watcher;
+	(void)events;
+}
+
+void ask_init_turns(struct asker *asker)
+{
+	ev_check_init(&asker->turn, take_turn);
+	asker->turn.data = asker;
+	ev_idle_init(&asker->awake, stay_awake);
 }
 
 int ask_begin(struct asker *asker, struct ask *ask)
 {
 	ask->private = NULL;
 	if (ask->n > ASK_STREAMS_MAX || (ask->n && !ask->streams) || !ask->tenant ||
-		!*ask->tenant || !name_ok(ask->tenant, RECORD_TENANT_MAX))
+		!*ask->tenant || !ask_name_ok(ask->tenant, RECORD_TENANT_MAX))
 		return TALLY_EINVALID;
-	struct ask_work *work = take_work(asker, ask);
-	if (!number_policies(work)) {
-		give_work(work);
+	struct ask_work *work = ask_take_work(asker, ask);
+	if (!ask_number_policies(work)) {
+		ask_give_work(work);
 		ask->private = NULL;
 		return TALLY_EINVALID;
 	}
 	ask_count(&asker->count.questions[ask->kind], 1);
 	ask_count(&asker->count.under_way, 1);
-	set_all(work, ASK_FAILED);
+	ask_set_all(work, ASK_FAILED);
+	ev_init(&work->deadline, deadline_came);
+	work->deadline.data = work;
 	work->open = 1; /* until all of it has been sent on its way */
-	if (work->n)
-		begin_work(work);
+	bool begun = !work->n || begin_work(work);
 	/* Claims may be decided, and messages may have failed, without the loop. */
 	ledger_pump(asker->ledger);
-	ask_closed(work, 1);
+	if (begun)
+		ask_closed(work, 1);
 	if (work->open)
 		set_deadline(work);
 	ask_settle(asker);
@@ -533,13 +288,13 @@ static void finish(struct ask_work *work)
 		queue_touches(work);
 	check_words(work);
 	if (ask->all_or_nothing && any_unserved(work))
-		set_all(work, ASK_UNSERVED);
+		ask_set_all(work, ASK_UNSERVED);
 	count_answer(work);
 	ask->private = NULL;
 	work->asker->finishing = work;
 	ask->done(ask);
 	work->asker->finishing = NULL;
-	give_work(work);
+	ask_give_work(work);
 }
 
 /* What has expired while it was to be renewed is as good as new. */
@@ -599,10 +354,11 @@ void ask_cancel(struct asker *asker, struct ask *ask)
 		return;
 	ask->private = NULL;
 	ask_abandon(work);
+	stop_reading(work);
 	if (work->ready)
 		drop_ready(work);
 	ask_count(&asker->count.under_way, UINT64_MAX);
-	give_work(work);
+	ask_give_work(work);
 	ask_settle(asker);
 }
 

@@ -28,6 +28,7 @@
 #include "shm/tally.h"
 
 #define ASK_WAIT_NS	  UINT64_C(5000000000) /* longest wait for a worker */
+#define ASK_SLICE	  5000 /* streams that are looked up in one turn of the loop */
 #define ASK_POOL_MAX	  64
 #define ASK_POOL_KEEP	  65536 /* streams: larger ones are not kept */
 #define ASK_POOL_POLICIES 1024
@@ -45,6 +46,7 @@ struct ask_claim {
 	struct ledger_claim claim; /* first */
 	struct ask_work *work;
 	size_t next, end;
+	size_t to_refuse; /* the last of them, once it is full: in slices */
 	bool queued;
 };
 
@@ -71,6 +73,7 @@ struct ask_message {
 struct ask_work {
 	struct ask_work *next, *prev; /* of all that are under way, or of the pool */
 	struct ask_work *ready_next;
+	struct ask_work *reading_next, *reading_prev;
 	struct asker *asker;
 	struct ask *ask;
 	ev_timer deadline;
@@ -81,6 +84,11 @@ struct ask_work {
 	size_t open;
 	size_t again; /* streams that are claimed when all else is done */
 	bool ready, late;
+	/* The map: up to where it has been read, in slices, and what was found. */
+	bool reading; /* it has its turn */
+	bool whole;   /* no partition has left meanwhile */
+	size_t read_part, read_at;
+	size_t found_new, found_expiring;
 	/* Of each stream. */
 	uint32_t *part, *policy;
 	uint8_t *state; /* enum ask_state */
@@ -114,6 +122,9 @@ struct asker {
 	struct touches *touches;
 	struct refusals *refusals;
 	struct ask_work *pool, *works, *ready, *ready_last;
+	struct ask_work *reading, *reading_last; /* a slice of the first one each turn */
+	ev_check turn;
+	ev_idle awake; /* while there are any */
 	unsigned n_pool;
 	bool settling;
 	struct ask_work *finishing;	  /* whose `done` is being called */
@@ -136,7 +147,38 @@ static inline void ask_count(_Atomic uint64_t *counter, uint64_t n)
 		memory_order_relaxed);
 }
 
-/* --- ask.c -------------------------------------------------------------------------------------- */
+/* --- ask_work.c ------------------------------------------------------------------------------- */
+
+struct ask_work *ask_take_work(struct asker *asker, struct ask *ask);
+void ask_give_work(struct ask_work *work);
+void ask_free_pool(struct asker *asker);
+
+bool ask_name_ok(const char *name, size_t max);
+
+/* false: one of its policies is no name. */
+bool ask_number_policies(struct ask_work *work);
+
+/* --- ask_map.c -------------------------------------------------------------------------------- */
+
+int ask_open_table(struct asker *asker, uint32_t *partitions);
+
+/* Sorts the streams by partition, and looks at their words.  false: some are not served. */
+bool ask_take_apart(struct ask_work *work);
+
+/* Sorts streams by partition into work->grouped; parts with count > 0 say where. */
+void ask_group(struct ask_work *work, const uint32_t *streams, size_t n);
+
+void ask_set_part(struct ask_work *work, const struct ask_part *part, enum ask_result result);
+void ask_set_all(struct ask_work *work, enum ask_result result);
+
+/* Looks streams (of one part) up: active[i] for streams[i].  false: they have got their results. */
+bool ask_look_up(struct ask_work *work, const struct ask_part *part, const uint32_t *streams,
+	size_t n, uint64_t *hashes, uint8_t *active);
+
+/* Looks up at most `max` streams more.  true: that was all. */
+bool ask_read_map(struct ask_work *work, size_t max);
+
+/* --- ask.c ------------------------------------------------------------------------------------ */
 
 /* n of its streams have got their result. */
 void ask_closed(struct ask_work *work, size_t n);
@@ -144,17 +186,14 @@ void ask_closed(struct ask_work *work, size_t n);
 /* Ends what can be ended.  The last thing that whoever was called by the loop does. */
 void ask_settle(void *asker);
 
-/* Sorts streams by partition into work->grouped; parts with count > 0 say where. */
-void ask_group(struct ask_work *work, const uint32_t *streams, size_t n);
+/* Once, with the loop there. */
+void ask_init_turns(struct asker *asker);
 
-/* Looks streams (of one part) up: active[i] for streams[i].  false: they have got their results. */
-bool ask_look_up(struct ask_work *work, const struct ask_part *part, const uint32_t *streams,
-	size_t n, uint64_t *hashes, uint8_t *active);
+/* ask_refuse_some is called in turns to come. */
+void ask_refuse_later(struct ask_work *work);
 
 /* All that are under way are answered now, with what is known. */
 void ask_end_all(struct asker *asker);
-
-void ask_free_pool(struct asker *asker);
 
 /* --- ask_send.c ------------------------------------------------------------------------------- */
 
@@ -166,6 +205,9 @@ void ask_renew(struct ask_work *work);
 
 /* RATE for all streams. */
 void ask_send_rates(struct ask_work *work);
+
+/* At most `max` streams of claims that are full are refused.  true: those were all. */
+bool ask_refuse_some(struct ask_work *work, size_t max);
 
 /* Nobody waits for its claims and messages any more. */
 void ask_abandon(struct ask_work *work);

@@ -311,6 +311,9 @@ static void claim_decided(
 		send_streams(work, streams, n,
 			&(struct errand){
 				.purpose = FOR_BUDGET, .bucket = bucket, .limited = limited});
+	} else if (verdict == LEDGER_FULL && n > ASK_SLICE) {
+		claim->to_refuse = n;
+		ask_refuse_later(work);
 	} else {
 		if (verdict == LEDGER_FULL)
 			refuse_rest(work, streams, n);
@@ -320,11 +323,30 @@ static void claim_decided(
 		ledger_release(bucket);
 }
 
-static uint32_t claim_on(struct ask_work *work, size_t first, struct ledger_bucket *bucket)
+bool ask_refuse_some(struct ask_work *work, size_t max)
 {
-	for (size_t i = first; i < work->n_claims; i++)
-		if (work->claims[i].claim.bucket == bucket)
-			return (uint32_t)i;
+	for (size_t i = 0; i < work->n_claims; i++) {
+		struct ask_claim *claim = &work->claims[i];
+		size_t n = claim->to_refuse < max ? claim->to_refuse : max;
+		if (!claim->to_refuse)
+			continue;
+		if (!n)
+			return false;
+		refuse_rest(work, work->candidate + claim->end - claim->to_refuse, n);
+		claim->to_refuse -= n;
+		max -= n;
+		ask_closed(work, n);
+		if (claim->to_refuse)
+			return false;
+	}
+	return true;
+}
+
+static uint32_t claim_on(struct ask_work *work, struct ledger_bucket *bucket)
+{
+	uint32_t *note = ledger_note(bucket);
+	if (*note < work->n_claims && work->claims[*note].claim.bucket == bucket)
+		return *note;
 	if (work->n_claims == work->claims_cap) {
 		work->claims_cap = work->claims_cap ? work->claims_cap * 2 : 8;
 		work->claims = reallocarray(work->claims, work->claims_cap, sizeof *work->claims);
@@ -333,16 +355,15 @@ static uint32_t claim_on(struct ask_work *work, size_t first, struct ledger_buck
 	ledger_hold(bucket);
 	work->claims[work->n_claims] = (struct ask_claim){
 		.claim = {.bucket = bucket, .decided = claim_decided}, .work = work};
-	return (uint32_t)work->n_claims++;
+	return *note = (uint32_t)work->n_claims++;
 }
 
-static uint32_t claim_for(
-	struct ask_work *work, size_t first_claim, int32_t partition, const char *policy)
+static uint32_t claim_for(struct ask_work *work, int32_t partition, const char *policy)
 {
 	struct ledger_bucket *bucket;
 	if (ledger_bucket(work->asker->ledger, work->ask->tenant, partition, policy, &bucket))
 		return NO_CLAIM;
-	uint32_t claim = claim_on(work, first_claim, bucket);
+	uint32_t claim = claim_on(work, bucket);
 	ledger_release(bucket); /* the claim holds it */
 	return claim;
 }
@@ -354,9 +375,11 @@ static void forget_marks(struct ask_work *work)
 }
 
 /* Gives each open stream the claim of its bucket; the streams in the order given. */
-static void choose_claims(struct ask_work *work, size_t first_claim, int32_t partition,
-	const uint32_t *streams, size_t n)
+static void choose_claims(
+	struct ask_work *work, int32_t partition, const uint32_t *streams, size_t n)
 {
+	for (size_t i = 0; i < n; i++) /* of another partition: another bucket */
+		work->policy_mark[work->policy[streams ? streams[i] : i]] = NOT_LOOKED;
 	for (size_t i = 0; i < n; i++) {
 		uint32_t stream = streams ? streams[i] : (uint32_t)i;
 		uint32_t policy = work->policy[stream];
@@ -366,7 +389,7 @@ static void choose_claims(struct ask_work *work, size_t first_claim, int32_t par
 		work->state[stream] = STREAM_SETTLED;
 		if (work->policy_mark[policy] == NOT_LOOKED)
 			work->policy_mark[policy] =
-				claim_for(work, first_claim, partition, work->policies[policy]);
+				claim_for(work, partition, work->policies[policy]);
 		work->claim_of[stream] = work->policy_mark[policy];
 		if (work->claim_of[stream] != NO_CLAIM)
 			work->claims[work->claim_of[stream]].end++;
@@ -395,14 +418,11 @@ void ask_claim_all(struct ask_work *work)
 	work->n_claims = 0;
 	if (ledger_by_partition(ledger, work->ask->tenant, &by_partition))
 		return; /* all of them failed */
-	forget_marks(work);
 	if (!by_partition)
-		choose_claims(work, 0, -1, NULL, work->n);
+		choose_claims(work, -1, NULL, work->n);
 	for (size_t p = 0; by_partition && p < work->n_parts; p++) {
 		const struct ask_part *part = &work->parts[p];
-		forget_marks(work);
-		choose_claims(work, work->n_claims, (int32_t)part->partition,
-			work->order + part->first, part->n);
+		choose_claims(work, (int32_t)part->partition, work->order + part->first, part->n);
 	}
 	forget_marks(work);
 	lay_out(work);

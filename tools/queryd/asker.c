@@ -351,6 +351,7 @@ struct asker *asker_new(const char *run_dir)
 	ev_async_init(&thread->mail, read_mail);
 	thread->mail.data = thread;
 	ev_async_start(asker->loop, &thread->mail);
+	ask_init_turns(asker);
 	ev_init(&thread->touches, touches_due);
 	thread->touches.data = asker;
 	ev_timer_init(&thread->tick, tick, 1., 1.);

@@ -69,6 +69,9 @@ int ledger_by_partition(struct ledger *ledger, const char *tenant, bool *by_part
  */
 int ledger_bucket(struct ledger *ledger, const char *tenant, int32_t partition, const char *policy,
 	struct ledger_bucket **bucket);
+/* A number of the caller's at a bucket; others write there too, so it is to be checked. */
+uint32_t *ledger_note(struct ledger_bucket *bucket);
+
 void ledger_hold(struct ledger_bucket *bucket);
 void ledger_release(struct ledger_bucket *bucket);
 

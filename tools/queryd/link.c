@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@
 #include <unistd.h>
 
 #include "shm/check.h"
+#include "shm/host.h"
 #include "shm/log.h"
 #include "shm/table.h"
 
@@ -36,6 +38,9 @@ struct link {
 	struct link_message *first, *last; /* sent ones before those that wait */
 	struct link_message *waiting;	   /* first that has not been sent */
 	size_t n, queued_bytes;
+	uint64_t asked_ns; /* the last question */
+	uint64_t since_ns; /* it has not answered since; 0: it owes nothing */
+	bool silent;
 };
 
 struct links {
@@ -237,6 +242,44 @@ static enum link_result queue(
 	return LINK_OK;
 }
 
+static void set_silent(struct link *link, bool silent)
+{
+	if (link->silent == silent)
+		return;
+	link->silent = silent;
+	if (silent)
+		log_warn("ask.silent",
+			"partition=%u generation=%llu text=\"the worker does not answer; new "
+			"streams of its partition are answered failed until it does\"",
+			link->partition, (unsigned long long)link->generation);
+	else
+		log_info("ask.answers", "partition=%u generation=%llu", link->partition,
+			(unsigned long long)link->generation);
+}
+
+/*
+ * What came while this process did not run has been heard; and a worker that takes
+ * again what it had not taken is there, even if all of that was withdrawn.
+ */
+static bool is_silent(struct link *link, uint64_t now_ns)
+{
+	struct pollfd poll_of = {.fd = link->fd, .events = POLLIN | POLLOUT};
+	if (!link->since_ns || now_ns - link->since_ns <= LINK_SILENT_NS)
+		return false;
+	if (poll(&poll_of, 1, 0) != 1)
+		return true;
+	if (!link->first && (poll_of.revents & POLLOUT))
+		link->since_ns = 0;
+	return link->since_ns && !(poll_of.revents & ~POLLOUT);
+}
+
+/* Nobody is kept waiting for a worker that hangs, but for one now and then. */
+static bool may_ask(struct link *link, uint64_t now_ns)
+{
+	set_silent(link, is_silent(link, now_ns));
+	return !link->silent || now_ns - link->asked_ns > LINK_PROBE_NS;
+}
+
 enum link_result links_ask(struct links *links, uint32_t partition, uint64_t generation,
 	const uint8_t *bytes, size_t len, struct link_message *message)
 {
@@ -245,8 +288,12 @@ enum link_result links_ask(struct links *links, uint32_t partition, uint64_t gen
 	message->sent = false;
 	if (!link)
 		return LINK_GONE;
-	if (link->n >= LINK_MESSAGES_MAX)
+	uint64_t now = host_boot_ns();
+	if (link->n >= LINK_MESSAGES_MAX || !may_ask(link, now))
 		return LINK_BUSY;
+	link->asked_ns = now;
+	if (!link->since_ns)
+		link->since_ns = now;
 	enum link_result result = link->waiting ? LINK_BUSY : send_now(link, bytes, len);
 	if (result == LINK_BUSY)
 		return queue(link, bytes, len, message);
@@ -318,6 +365,8 @@ static bool take_answer(struct link *link, size_t len)
 	if (!message)
 		return false;
 	take_out(link, message);
+	link->since_ns = link->first ? host_boot_ns() : 0;
+	set_silent(link, false);
 	links->options.done(message, &answer, links->options.arg);
 	return true;
 }

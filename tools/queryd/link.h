@@ -9,7 +9,9 @@
  * What was sent over a connection that is lost is never sent again: nobody knows
  * what became of it.  A worker that does not answer is not given up here, because
  * it may still do what it was asked: whoever waits stops waiting, the message
- * stays until its answer comes or the worker has ended.
+ * stays until its answer comes or the worker has ended.  But one that has been
+ * silent for LINK_SILENT_NS, with a question sent, is not asked any more until it
+ * answers: LINK_BUSY at once, but for a question each LINK_PROBE_NS.
  *
  * `done` is never called from inside links_ask or links_tell for the message that
  * is being handed over; it may be called there for others (the connection was lost).
@@ -28,6 +30,8 @@
 
 #define LINK_MESSAGES_MAX 8192	    /* under way to one worker */
 #define LINK_QUEUE_MAX	  (8 << 20) /* bytes that one worker has not taken yet */
+#define LINK_SILENT_NS	  UINT64_C(2000000000)
+#define LINK_PROBE_NS	  UINT64_C(30000000000) /* far more than anybody waits for one */
 
 /* The head of whatever its owner keeps about a question. */
 struct link_message {
@@ -57,7 +61,7 @@ uint64_t links_next_id(struct links *links);
 
 enum link_result {
 	LINK_OK,
-	LINK_BUSY, /* the worker does not take it now, and enough is waiting */
+	LINK_BUSY, /* the worker does not take it now, and enough is waiting; or it is silent */
 	LINK_GONE  /* there is no worker: nothing was done */
 };
 

@@ -55,7 +55,8 @@ struct touches {
 	uint64_t seed;
 	struct sheet now, before;
 	struct touches_facts facts;
-	bool busy[TABLE_CAPACITY]; /* it did not take the last message: others are not tried */
+	bool busy[TABLE_CAPACITY];   /* it did not take the last message: others are not tried */
+	uint32_t of[TABLE_CAPACITY]; /* entries that wait */
 	uint8_t message[ADMIT_MESSAGE_MAX];
 	struct admit_stream streams[ADMIT_STREAMS_MAX];
 	struct admit_question question;
@@ -227,8 +228,12 @@ static void grow_entries(const struct touches *touches, struct sheet *sheet)
 			sheet->entries[i].group)] = (uint32_t)i + 1;
 }
 
-static bool add(struct touches *touches, struct sheet *sheet, const struct entry *new, bool *met)
+/* `most`: of its partition. */
+static bool add(struct touches *touches, const struct entry *new, uint32_t most, bool *met)
 {
+	struct sheet *sheet = &touches->now;
+	uint32_t *of = &touches->of[sheet->groups[new->group].partition];
+
 	if (sheet->n == sheet->cap && sheet->n < TOUCH_STREAMS_MAX)
 		grow_entries(touches, sheet);
 	size_t at = find(touches, sheet, new->hash, new->group);
@@ -243,8 +248,9 @@ static bool add(struct touches *touches, struct sheet *sheet, const struct entry
 		}
 		return true;
 	}
-	if (sheet->n == TOUCH_STREAMS_MAX)
+	if (sheet->n == TOUCH_STREAMS_MAX || *of >= most)
 		return false;
+	++*of;
 	sheet->entries[sheet->n] = *new;
 	sheet->index[at] = (uint32_t)++sheet->n;
 	return true;
@@ -260,9 +266,11 @@ bool touches_add(struct touches *touches, uint32_t group, uint32_t policy, uint6
 		.policy = policy,
 		.seen_s = (uint32_t)(seen_ms / 1000),
 	};
-	bool met = false;
-	bool added = group != TOUCH_GROUP_NONE && policy != NO_NAME &&
-		     add(touches, &touches->now, &new, &met);
+	bool met = false, added = false;
+	if (group != TOUCH_GROUP_NONE && policy != NO_NAME) {
+		bool busy = touches->busy[touches->now.groups[group].partition];
+		added = add(touches, &new, busy ? TOUCH_BUSY_MAX : TOUCH_STREAMS_MAX, &met);
+	}
 	touches->facts.added += added;
 	touches->facts.coalesced += met;
 	touches->facts.refused += !added;
@@ -365,7 +373,7 @@ static void keep(struct touches *touches, const struct sheet *sheet, size_t from
 		entry.group = number;
 		entry.policy = policy_of(&touches->now, sheet->names + entry.policy);
 		if (number == TOUCH_GROUP_NONE || entry.policy == NO_NAME ||
-			!add(touches, &touches->now, &entry, &met))
+			!add(touches, &entry, TOUCH_STREAMS_MAX, &met))
 			touches->facts.dropped++;
 	}
 }
@@ -422,6 +430,7 @@ size_t touches_flush(struct touches *touches,
 	touches->now = (struct sheet){0};
 	sort_entries(sheet);
 	memset(touches->busy, 0, sizeof touches->busy);
+	memset(touches->of, 0, sizeof touches->of);
 	for (size_t i = 0; i < sheet->n;) {
 		if (sheet->entries[i].group != group) {
 			group = sheet->entries[i].group;

@@ -5,7 +5,8 @@
  *	every TOUCH_EVERY_MS: TOUCH messages --> links_tell; what a worker does not take waits
  *
  * Bytes add up, the latest time and policy win.  There is room for
- * TOUCH_STREAMS_MAX streams; for more the question is answered "failed".
+ * TOUCH_STREAMS_MAX streams, of which a worker that does not take its own has a
+ * part; for more the question is answered "failed".
  * Touches for a generation that has left are dropped and counted: whoever takes
  * the partition over hears of these streams the next time they are seen.
  * Times are kept to the second; a message never mixes minutes.
@@ -22,6 +23,7 @@
 #include "link.h"
 
 #define TOUCH_STREAMS_MAX 1000000
+#define TOUCH_BUSY_MAX	  (TOUCH_STREAMS_MAX / 4) /* of a worker that does not take them */
 #define TOUCH_EVERY_MS	  250
 #define TOUCH_MANY	  50000 /* so many are not kept waiting */
 #define TOUCH_GROUP_NONE  UINT32_MAX

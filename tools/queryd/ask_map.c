@@ -1,0 +1,197 @@
+/*
+ * ask_map.c - what the map says to a question: its parts, their words, which streams are active.
+ *
+ *	ask_open_table -> ask_take_apart: one part per partition -> ask_read_map, in slices
+ *
+ * Runs in: queryd, asker thread.  Blocks in: opening the stores of new generations.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ask_private.h"
+
+#include "shm/check.h"
+#include "shm/client_stand.h"
+#include "shm/host.h"
+
+#define OPEN_EVERY_NS UINT64_C(100000000) /* a run directory that is not there */
+
+/* ------------------------------------------------------------------ parts */
+
+int ask_open_table(struct asker *asker, uint32_t *partitions)
+{
+	uint64_t now = host_boot_ns();
+	*partitions = 0;
+	if (!asker->tally) {
+		if (now < asker->next_open_ns)
+			return TALLY_ENOTREADY;
+		asker->next_open_ns = now + OPEN_EVERY_NS;
+		int err = tally_open(asker->run_dir, 0, &asker->tally);
+		if (err)
+			return err;
+	}
+	int err = client_stand_begin(asker->tally, partitions);
+	return !err && !*partitions ? TALLY_ENOTREADY : err;
+}
+
+static uint32_t part_number(struct ask_work *work, uint32_t partition)
+{
+	uint32_t *number = &work->asker->part_of[partition];
+	if (*number)
+		return *number - 1;
+	if (work->n_parts == work->parts_cap) {
+		work->parts_cap = work->parts_cap ? work->parts_cap * 2 : 64;
+		work->parts = reallocarray(work->parts, work->parts_cap, sizeof *work->parts);
+		must(work->parts);
+	}
+	work->parts[work->n_parts] = (struct ask_part){.partition = partition};
+	*number = (uint32_t)++work->n_parts;
+	return *number - 1;
+}
+
+/* Sorts the streams by partition, and looks at their words.  false: some are not served. */
+bool ask_take_apart(struct ask_work *work)
+{
+	struct asker *asker = work->asker;
+	uint64_t boot = host_boot_ns();
+	size_t at = 0;
+	bool all = true;
+	for (size_t i = 0; i < work->n; i++) {
+		work->part[i] = part_number(
+			work, (uint32_t)(work->ask->streams[i].hash % work->partitions));
+		work->parts[work->part[i]].n++;
+	}
+	for (size_t p = 0; p < work->n_parts; p++) {
+		struct ask_part *part = &work->parts[p];
+		asker->part_of[part->partition] = 0;
+		part->first = at;
+		at += part->n;
+		part->n = 0;
+		part->generation = client_stand_generation(asker->tally, part->partition, boot);
+		all = all && part->generation;
+	}
+	for (size_t i = 0; i < work->n; i++) {
+		struct ask_part *part = &work->parts[work->part[i]];
+		work->order[part->first + part->n++] = (uint32_t)i;
+	}
+	return all;
+}
+
+void ask_group(struct ask_work *work, const uint32_t *streams, size_t n)
+{
+	size_t at = 0;
+	for (size_t p = 0; p < work->n_parts; p++)
+		work->parts[p].count = 0;
+	for (size_t i = 0; i < n; i++)
+		work->parts[work->part[streams[i]]].count++;
+	for (size_t p = 0; p < work->n_parts; p++) {
+		struct ask_part *part = &work->parts[p];
+		part->from = at;
+		at += part->count;
+		part->count = 0;
+	}
+	for (size_t i = 0; i < n; i++) {
+		struct ask_part *part = &work->parts[work->part[streams[i]]];
+		work->grouped[part->from + part->count++] = streams[i];
+	}
+}
+
+void ask_set_part(struct ask_work *work, const struct ask_part *part, enum ask_result result)
+{
+	for (size_t i = 0; i < part->n; i++)
+		work->ask->streams[work->order[part->first + i]].result = result;
+}
+
+void ask_set_all(struct ask_work *work, enum ask_result result)
+{
+	for (size_t i = 0; i < work->n; i++)
+		work->ask->streams[i].result = result;
+}
+
+/* ------------------------------------------------------------------ the map */
+
+/* A store that cannot be read is not served; no room among its readers passes. */
+static enum ask_result result_of_error(int err)
+{
+	return err == TALLY_EBUSY || err == TALLY_ENOMEM ? ASK_FAILED : ASK_UNSERVED;
+}
+
+bool ask_look_up(struct ask_work *work, const struct ask_part *part, const uint32_t *streams,
+	size_t n, uint64_t *hashes, uint8_t *active)
+{
+	for (size_t i = 0; i < n; i++)
+		hashes[i] = work->ask->streams[streams[i]].hash;
+	int err = client_stand_known(work->asker->tally, work->ask->tenant, part->partition,
+		part->generation, hashes, n, active);
+	for (size_t i = 0; err && i < n; i++)
+		work->ask->streams[streams[i]].result = result_of_error(err);
+	return !err;
+}
+
+/* The next n streams of a part.  false: the partition cannot be read. */
+static bool read_streams(struct ask_work *work, const struct ask_part *part, size_t n)
+{
+	static const uint8_t states[] = {[STREAM_NEW] = STREAM_OPEN,
+		[STREAM_ACTIVE] = STREAM_IN_MAP,
+		[STREAM_EXPIRING] = STREAM_TO_RENEW};
+	size_t at = part->first + work->read_at;
+	const uint32_t *streams = work->order + at;
+	const uint8_t *active = work->active + at;
+	if (!ask_look_up(work, part, streams, n, work->hash + at, work->active + at))
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		work->state[streams[i]] = states[active[i]];
+		work->found_new += active[i] == STREAM_NEW;
+		work->found_expiring += active[i] == STREAM_EXPIRING;
+		if (active[i] == STREAM_ACTIVE)
+			work->ask->streams[streams[i]].result = ASK_ACCEPTED;
+	}
+	return true;
+}
+
+/* What had been found in it before does not count either. */
+static void give_up_part(struct ask_work *work, struct ask_part *part)
+{
+	const uint32_t *streams = work->order + part->first;
+	enum ask_result result = work->ask->streams[streams[work->read_at]].result;
+	part->generation = 0;
+	for (size_t i = 0; i < part->n; i++) {
+		work->state[streams[i]] = STREAM_SETTLED;
+		work->ask->streams[streams[i]].result = result;
+	}
+	if (result == ASK_UNSERVED)
+		work->whole = false;
+}
+
+static void next_part(struct ask_work *work)
+{
+	work->read_part++;
+	work->read_at = 0;
+}
+
+bool ask_read_map(struct ask_work *work, size_t max)
+{
+	if (!work->read_part && !work->read_at)
+		memset(work->state, STREAM_SETTLED, work->n);
+	while (work->read_part < work->n_parts) {
+		struct ask_part *part = &work->parts[work->read_part];
+		size_t left = part->n - work->read_at, n = left < max ? left : max;
+		if (!part->generation) {
+			ask_set_part(work, part, ASK_UNSERVED);
+			next_part(work);
+			continue;
+		}
+		if (!n)
+			return false;
+		max -= n;
+		if (!read_streams(work, part, n)) {
+			give_up_part(work, part);
+			next_part(work);
+		} else if (n == left) {
+			next_part(work);
+		} else {
+			work->read_at += n;
+		}
+	}
+	return true;
+}
