@@ -248,15 +248,19 @@ static uint64_t share_of(const struct client_buckets *buckets, uint64_t limit)
 }
 
 /*
- * While some are being counted anew, nobody knows how many streams they have: what
- * is whole may admit its own part of the share, and no more.
+ * While some are being counted anew, nobody knows how many streams they have.  What is
+ * whole may admit its own part of the share; but hashes do not fall evenly, so as much
+ * stays free as those may have beyond theirs.
  */
 static uint64_t room_of(
 	const struct client_buckets *buckets, uint32_t bucket, const struct tally_bucket *of)
 {
-	uint64_t part = limits_share(of->limit, buckets->whole, buckets->basis.partitions);
+	const struct tally_basis *basis = &buckets->basis;
+	uint64_t part = limits_share(of->limit, buckets->whole, basis->partitions);
+	uint64_t taken = client_add(buckets->sure[bucket],
+		limits_spread(of->limit, basis->owned - buckets->whole, basis->partitions));
 	uint64_t all = of->share > of->streams ? of->share - of->streams : 0;
-	uint64_t sure = part > buckets->sure[bucket] ? part - buckets->sure[bucket] : 0;
+	uint64_t sure = part > taken ? part - taken : 0;
 	return all < sure ? all : sure;
 }
 

@@ -395,3 +395,21 @@ uint64_t limits_share(uint64_t limit, uint32_t owned, uint32_t all)
 	uint64_t rest = limit % all * owned;
 	return limit / all * owned + rest / all + (rest % all != 0);
 }
+
+/* The smallest root with root x root >= n. */
+static uint64_t root_up(uint64_t n)
+{
+	uint64_t root = 0;
+	for (uint64_t bit = UINT64_C(1) << 31; bit; bit >>= 1)
+		if ((root + bit) * (root + bit) < n)
+			root += bit;
+	return n ? root + 1 : 0;
+}
+
+uint64_t limits_spread(uint64_t limit, uint32_t partitions, uint32_t all)
+{
+	if (limit == LIMIT_NONE || !partitions || partitions >= all)
+		return 0;
+	uint64_t spread = 4 * root_up(limit) * root_up((uint64_t)partitions * (all - partitions));
+	return (spread + all - 1) / all;
+}

@@ -95,4 +95,10 @@ void limits_policy_at(const struct limits *limits, const struct limits_entry *en
 /* ceil(limit x owned / all); LIMIT_NONE stays; never 0 for a limit and an owned partition. */
 uint64_t limits_share(uint64_t limit, uint32_t owned, uint32_t all);
 
+/*
+ * How many streams more than their share so many partitions may hold: four standard
+ * deviations, where each of `limit` streams is in one of `all` by its hash.  Rounded up.
+ */
+uint64_t limits_spread(uint64_t limit, uint32_t partitions, uint32_t all);
+
 #endif

@@ -317,7 +317,9 @@ int tally_lookup(struct tally *tally, const char *tenant, struct tally_lookup *s
  * count, too, as far as their store can be read (a pending one only when this handle
  * has read it before): the share is made for all that is owned.
  * headroom: how many more could come in: share - streams, not below 0; with
- * limit_scope partition that of each partition, added up.
+ * limit_scope partition that of each partition, added up.  With limit_scope instance,
+ * while some partitions are being counted anew: what the others may have of the share,
+ * less four standard deviations of what those may hold (hashes do not fall evenly).
  */
 struct tally_bucket {
 	char policy[257];

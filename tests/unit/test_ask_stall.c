@@ -186,6 +186,37 @@ static void ask_that_is_large_ends_in_the_middle(void **state)
 	large_free(some);
 }
 
+static void ask_fails_at_once_beyond_what_may_be_under_way(void **state)
+{
+	struct query_of_test *large[ASK_UNDER_WAY_MAX / ASK_STREAMS_MAX];
+	struct query_of_test *small = query_new("a");
+	size_t n = sizeof large / sizeof *large;
+	struct asker_facts facts;
+	(void)state;
+	query_add(small, 1);
+	assert_int_equal(query_one("a", 1), ASK_ACCEPTED);
+	for (size_t i = 0; i < n; i++) {
+		large[i] = large_query(0, ASK_STREAMS_MAX);
+		query_begin(large[i]);
+		assert_int_equal(large[i]->done, 0);
+	}
+	query_begin(small); /* also what is known */
+	assert_int_equal(small->done, 1);
+	assert_int_equal(small->streams[0].result, ASK_FAILED);
+	asker_facts(bench.asker, &facts);
+	assert_int_equal(facts.refused, 1);
+	assert_int_equal(facts.under_way, n);
+	ask_cancel(bench.asker, &large[0]->ask);
+	assert_int_equal(query_one("a", 1), ASK_ACCEPTED);
+	for (size_t i = 0; i < n; i++) {
+		ask_cancel(bench.asker, &large[i]->ask);
+		large_free(large[i]);
+	}
+	assert_int_equal(bench.asker->under_way, 0);
+	assert_true(bench.asker->pool_streams <= ASK_POOL_STREAMS);
+	free(small);
+}
+
 static uint64_t cpu_ns(void)
 {
 	struct timespec at;
@@ -234,6 +265,7 @@ int main(void)
 		TEST(ask_answers_others_while_a_large_one_is_looked_up),
 		TEST(ask_refuses_what_is_large_in_turns),
 		TEST(ask_that_is_large_ends_in_the_middle),
+		TEST(ask_fails_at_once_beyond_what_may_be_under_way),
 		TEST(ask_takes_very_many_policies_in_little_time),
 	};
 	return cmocka_run_group_tests_name("ask_stall", tests, NULL, NULL);

@@ -4,6 +4,7 @@
  *	model: every stream that was written --loops--> expected
  *	store, limits file --libtally--> tally_buckets, tally_check
  */
+#include <math.h>
 #include <signal.h>
 #include <sys/prctl.h>
 
@@ -229,27 +230,28 @@ static void buckets_count_what_is_owned_and_not_ready(void **state)
 	/* A share without streams: its store is not there yet. */
 	run_publish(&run, 2, PART_PENDING, 12);
 	run_publish(&run, 1, PART_READY, 11);
+	publish_one(2, "a", 100, LIMIT_INSTANCE);
 	bucket = bucket_of("a", -1, 0);
-	assert_bucket_room(&bucket, 8, 3, 2);
+	assert_bucket_room(&bucket, 75, 6, 50 - 6 - 20);
 	/* It comes; nobody waits for a worker that may hang while it opens it. */
 	run_write(&run, 2, 12, &(struct put){"a", "", 2, 1, 0}, 1);
 	bucket = bucket_of("a", -1, 0);
-	assert_int_equal(bucket.streams, 3);
+	assert_int_equal(bucket.streams, 6);
 	run_publish(&run, 2, PART_REPLAYING, 12);
 	bucket = bucket_of("a", -1, 0);
-	assert_bucket_room(&bucket, 8, 4, 2);
+	assert_bucket_room(&bucket, 75, 7, 50 - 6 - 20);
 	run_publish(&run, 2, PART_PENDING, 12); /* its worker has died: open here already */
 	bucket = bucket_of("a", -1, 0);
-	assert_bucket_room(&bucket, 8, 4, 2);
+	assert_bucket_room(&bucket, 75, 7, 50 - 6 - 20);
 	run_publish(&run, 2, PART_READY, 12);
 	bucket = bucket_of("a", -1, 0);
-	assert_bucket(&bucket, "", 10, 8, 4);
+	assert_bucket(&bucket, "", 100, 75, 7);
 	run_publish(&run, 0, PART_DRAINING, 10);
 	run_publish(&run, 1, PART_DRAINING, 11);
 	run_publish(&run, 2, PART_DRAINING, 12);
 	assert_int_equal(tally_buckets(tally, "a", -1, &limits, &bucket, 1, &n), 0);
 	assert_int_equal(limits.basis.answered, 0);
-	assert_int_equal(bucket.streams, 4);
+	assert_int_equal(bucket.streams, 7);
 	atomic_store(&table_head_mut(&run.table)->stopped, 1);
 	assert_int_equal(tally_buckets(tally, "a", -1, &limits, &bucket, 1, &n), TALLY_ESTALE);
 }
@@ -258,12 +260,12 @@ static void buckets_do_not_count_a_store_that_is_another_one(void **state)
 {
 	(void)state;
 	write_a();
-	publish(1, 7, LIMIT_INSTANCE);
+	publish_one(1, "a", 100, LIMIT_INSTANCE);
 	run_write_how(&run, 2, 12, &(struct put){"a", "", 2, 1, 0}, 1,
 		&(struct worker_how){.generation = 99});
 	run_publish(&run, 2, PART_REPLAYING, 12);
 	struct tally_bucket bucket = bucket_of("a", -1, 0);
-	assert_bucket_room(&bucket, 8, 3, 2);
+	assert_bucket_room(&bucket, 75, 6, 50 - 6 - 20);
 }
 
 /* ------------------------------------------------------------------ the limits file */
@@ -524,6 +526,14 @@ static void model_limits(uint64_t version, enum limit_scope scope)
 		.n_tenants = 1});
 }
 
+/* Four standard deviations of what so many partitions hold, each root rounded up. */
+static uint64_t model_spread(uint64_t limit, uint64_t partitions)
+{
+	double around = ceil(sqrt((double)limit));
+	double part = ceil(sqrt((double)(partitions * (WIDE - partitions))));
+	return (uint64_t)ceil(4 * around * part / WIDE);
+}
+
 /* Those that are not ready have never been. */
 static void model_compare(unsigned tenant, uint64_t owned, uint64_t ready, bool by_partition)
 {
@@ -548,6 +558,8 @@ static void model_compare(unsigned tenant, uint64_t owned, uint64_t ready, bool 
 			uint64_t part =
 				(limit * (uint64_t)__builtin_popcountll(ready) + WIDE - 1) / WIDE;
 			room = share > streams ? share - streams : 0;
+			sure += model_spread(
+				limit, n_owned - (uint64_t)__builtin_popcountll(ready));
 			part = part > sure ? part - sure : 0;
 			room = room < part ? room : part;
 		}
@@ -556,10 +568,11 @@ static void model_compare(unsigned tenant, uint64_t owned, uint64_t ready, bool 
 }
 
 /* What is whole has no more of its own part. */
-static bool model_full(uint64_t b, uint64_t limit, uint64_t ready)
+static bool model_full(uint64_t b, uint64_t limit, uint64_t owned, uint64_t ready)
 {
+	uint64_t pending = (uint64_t)__builtin_popcountll(owned & ~ready);
 	uint64_t part = (limit * (uint64_t)__builtin_popcountll(ready) + WIDE - 1) / WIDE;
-	return model_count(0, b, -1, ready) >= part;
+	return model_count(0, b, -1, ready) + model_spread(limit, pending) >= part;
 }
 
 static void model_compare_checks(uint64_t owned, uint64_t ready, bool by_partition)
@@ -586,7 +599,7 @@ static void model_compare_checks(uint64_t owned, uint64_t ready, bool by_partiti
 		uint64_t share = by_partition ? (limit + WIDE - 1) / WIDE
 					      : (limit * n_owned + WIDE - 1) / WIDE;
 		bool full = model_count(0, b, by_partition ? (int64_t)p : -1, owned) >= share ||
-			    (!by_partition && model_full(b, limit, ready));
+			    (!by_partition && model_full(b, limit, owned, ready));
 		assert_int_equal(list[i].verdict, known	 ? TALLY_KNOWN
 						  : full ? TALLY_FULL
 							 : TALLY_NEW);

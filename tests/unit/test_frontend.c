@@ -6,6 +6,7 @@
 
 #include "peers_fixture.h"
 
+#include "tools/queryd/ask_private.h"
 #include "tools/queryd/frontend.h"
 
 #define AWAY  2
@@ -92,6 +93,28 @@ static void frontend_asks_others_for_what_is_not_served_here(void **state)
 	begin(query);
 	UNTIL(query->done == 2);
 	results_are(query, ASK_REJECTED);
+	free(query);
+}
+
+static void frontend_counts_what_waits_for_others(void **state)
+{
+	struct query_of_test *query = question();
+
+	(void)state;
+	meet(true);
+	begin(query);
+	assert_int_equal(query->done, 0);
+	assert_int_equal(bench.asker->under_way, 4);
+	bench.asker->under_way = ASK_UNDER_WAY_MAX - 3;
+	struct query_of_test *more = question();
+	begin(more);
+	assert_int_equal(more->done, 1);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(more->streams[i].result, ASK_FAILED);
+	bench.asker->under_way = 4;
+	query_wait(query);
+	assert_int_equal(bench.asker->under_way, 0);
+	free(more);
 	free(query);
 }
 
@@ -256,6 +279,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		ENTRY(frontend_asks_nobody_when_all_is_served_here),
 		ENTRY(frontend_asks_others_for_what_is_not_served_here),
+		ENTRY(frontend_counts_what_waits_for_others),
 		ENTRY(frontend_asks_others_for_rates),
 		ENTRY(frontend_asks_nobody_when_it_is_all_or_nothing),
 		ENTRY(frontend_says_unserved_of_what_nobody_serves),

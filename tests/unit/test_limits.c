@@ -349,6 +349,37 @@ static void limits_share_equals_128_bit_arithmetic(void **state)
 	}
 }
 
+static void limits_spread_is_what_hashes_can_do(void **state)
+{
+	enum { LIMIT = 5000, ALL = 64, ROUNDS = 2000 };
+	static const uint32_t few[] = {1, 2, 31, 62, 63};
+	unsigned beyond = 0;
+
+	(void)state;
+	srand(3);
+	for (int round = 0; round < ROUNDS; round++) {
+		uint64_t in[ALL] = {0};
+
+		for (int i = 0; i < LIMIT; i++)
+			in[rand() % ALL]++;
+		for (size_t k = 0; k < sizeof few / sizeof *few; k++) {
+			uint64_t sum = 0;
+
+			for (uint32_t p = 0; p < few[k]; p++)
+				sum += in[p];
+			beyond += sum > limits_share(LIMIT, few[k], ALL) +
+						limits_spread(LIMIT, few[k], ALL);
+		}
+	}
+	assert_true(beyond <= 2); /* one in 16,000 each */
+	assert_true(limits_spread(800, 4, 8) == 58);
+	assert_true(limits_spread(5000, 1, 64) == 36); /* 4 x 71 x 8 / 64, rounded up */
+	assert_true(limits_spread(1, 1, 64) == 1);
+	assert_true(limits_spread(5000, 0, 64) == 0 && limits_spread(5000, 64, 64) == 0);
+	assert_true(limits_spread(0, 1, 64) == 0 && limits_spread(LIMIT_NONE, 1, 64) == 0);
+	assert_true(limits_spread(UINT64_MAX - 1, 512, 1024) == UINT64_C(1) << 33);
+}
+
 static void limits_share_is_exact_where_it_must_be(void **state)
 {
 	static const uint64_t limits[] = {1, 2, 63, 64, 65, 500, 5000, UINT64_MAX - 1};
@@ -385,6 +416,7 @@ int main(void)
 		TEST(limits_stays_within_its_map_when_bytes_are_garbled),
 		cmocka_unit_test(limits_share_equals_128_bit_arithmetic),
 		cmocka_unit_test(limits_share_is_exact_where_it_must_be),
+		cmocka_unit_test(limits_spread_is_what_hashes_can_do),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -172,12 +172,31 @@ void ask_init_turns(struct asker *asker)
 	ev_idle_init(&asker->awake, stay_awake);
 }
 
+/* Too much is under way. */
+static void refuse_at_once(struct asker *asker, struct ask *ask)
+{
+	struct ask_work nothing = {.asker = asker};
+	for (size_t i = 0; i < ask->n; i++)
+		ask->streams[i].result = ASK_FAILED;
+	ask_count(&asker->count.questions[ask->kind], 1);
+	ask_count(&asker->count.streams[ask->kind][ASK_FAILED], ask->n);
+	ask_count(&asker->count.refused, 1);
+	struct ask_work *before = asker->finishing;
+	asker->finishing = &nothing;
+	ask->done(ask);
+	asker->finishing = before;
+}
+
 int ask_begin(struct asker *asker, struct ask *ask)
 {
 	ask->private = NULL;
 	if (ask->n > ASK_STREAMS_MAX || (ask->n && !ask->streams) || !ask->tenant ||
 		!*ask->tenant || !ask_name_ok(ask->tenant, RECORD_TENANT_MAX))
 		return TALLY_EINVALID;
+	if (!ask_reserve(asker, ask->n)) {
+		refuse_at_once(asker, ask);
+		return 0;
+	}
 	struct ask_work *work = ask_take_work(asker, ask);
 	if (!ask_number_policies(work)) {
 		ask_give_work(work);

@@ -17,7 +17,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ASK_STREAMS_MAX 1000000
+/* What a message of 4 MiB, gRPC's own default, has of streams that say anything. */
+#define ASK_STREAMS_MAX 262144
+/* Of all questions under way; for more they are answered ASK_FAILED at once. */
+#define ASK_UNDER_WAY_MAX (8 * ASK_STREAMS_MAX)
 
 enum ask_kind { ASK_EXCEEDS, ASK_RATES };
 

@@ -30,7 +30,7 @@
 #define ASK_WAIT_NS	  UINT64_C(5000000000) /* longest wait for a worker */
 #define ASK_SLICE	  5000 /* streams that are looked up in one turn of the loop */
 #define ASK_POOL_MAX	  64
-#define ASK_POOL_KEEP	  65536 /* streams: larger ones are not kept */
+#define ASK_POOL_STREAMS  ASK_STREAMS_MAX /* that all which are kept have room for */
 #define ASK_POOL_POLICIES 1024
 
 /* The streams of one partition: order[first] .. order[first + n - 1]. */
@@ -126,6 +126,8 @@ struct asker {
 	ev_check turn;
 	ev_idle awake; /* while there are any */
 	unsigned n_pool;
+	size_t pool_streams; /* they have room for so many */
+	size_t under_way;    /* streams of all questions, here and with peers */
 	bool settling;
 	struct ask_work *finishing;	  /* whose `done` is being called */
 	uint32_t part_of[TABLE_CAPACITY]; /* while a question is taken apart: number + 1 */
@@ -135,7 +137,7 @@ struct asker {
 	uint8_t packed[ADMIT_MESSAGE_MAX];
 	/* Written by its thread alone. */
 	struct {
-		_Atomic uint64_t questions[2], streams[2][4], from_map, under_way;
+		_Atomic uint64_t questions[2], streams[2][4], from_map, under_way, refused;
 		_Atomic uint64_t latency[ASKER_LATENCIES + 1], latency_ns;
 	} count;
 	struct asker_thread *thread; /* asker.c */
@@ -145,6 +147,20 @@ static inline void ask_count(_Atomic uint64_t *counter, uint64_t n)
 {
 	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
 		memory_order_relaxed);
+}
+
+/* For the streams of a question.  false: there are too many. */
+static inline bool ask_reserve(struct asker *asker, size_t n)
+{
+	if (n > ASK_UNDER_WAY_MAX - asker->under_way)
+		return false;
+	asker->under_way += n;
+	return true;
+}
+
+static inline void ask_unreserve(struct asker *asker, size_t n)
+{
+	asker->under_way -= n;
 }
 
 /* --- ask_work.c ------------------------------------------------------------------------------- */

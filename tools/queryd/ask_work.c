@@ -53,6 +53,7 @@ void ask_free_pool(struct asker *asker)
 		free_work(work);
 	}
 	asker->n_pool = 0;
+	asker->pool_streams = 0;
 }
 
 static void make_room(struct ask_work *work, size_t n)
@@ -80,6 +81,7 @@ struct ask_work *ask_take_work(struct asker *asker, struct ask *ask)
 	if (work) {
 		asker->pool = work->next;
 		asker->n_pool--;
+		asker->pool_streams -= work->cap;
 	} else {
 		work = calloc(1, sizeof *work);
 		must(work);
@@ -112,7 +114,8 @@ void ask_give_work(struct ask_work *work)
 	*(work->prev ? &work->prev->next : &asker->works) = work->next;
 	if (work->next)
 		work->next->prev = work->prev;
-	if (asker->n_pool == ASK_POOL_MAX || work->cap > 2 * ASK_POOL_KEEP ||
+	ask_unreserve(asker, work->n);
+	if (asker->n_pool == ASK_POOL_MAX || asker->pool_streams + work->cap > ASK_POOL_STREAMS ||
 		work->policies_cap > ASK_POOL_POLICIES) {
 		free_work(work);
 		return;
@@ -120,6 +123,7 @@ void ask_give_work(struct ask_work *work)
 	work->next = asker->pool;
 	asker->pool = work;
 	asker->n_pool++;
+	asker->pool_streams += work->cap;
 }
 
 /* ------------------------------------------------------------------ names */

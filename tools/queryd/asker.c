@@ -483,6 +483,7 @@ void asker_facts(struct asker *asker, struct asker_facts *facts)
 		COPY(latency[i]);
 	COPY(latency_ns);
 	COPY(from_map);
+	COPY(refused);
 	COPY(under_way);
 }
 

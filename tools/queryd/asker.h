@@ -76,6 +76,7 @@ struct asker_facts {
 	uint64_t streams[2][4]; /* and by enum ask_result */
 	uint64_t from_map;	/* streams that were accepted from the map alone */
 	uint64_t under_way;	/* questions now */
+	uint64_t refused;	/* questions: too many streams were under way */
 	uint64_t latency[ASKER_LATENCIES +
 			 1]; /* answers not slower than asker_latency_ns(i); the rest */
 	uint64_t latency_ns; /* sum */

@@ -29,6 +29,7 @@ struct turn {
 	struct asker *asker;
 	struct ask *ask; /* the caller's */
 	struct peers_ask others;
+	size_t n; /* reserved */
 	bool asks_others;
 	uint8_t *here; /* by stream: it is served here */
 	struct ask rest;
@@ -118,6 +119,7 @@ static void turn_free(struct turn *turn)
 {
 	if (turn->frontend != NULL)
 		TAILQ_REMOVE(&turn->frontend->turns, turn, link);
+	ask_unreserve(turn->asker, turn->n);
 	free(turn->here);
 	free(turn->rest.streams);
 	free(turn->place);
@@ -180,17 +182,19 @@ int frontend_begin(struct frontend *frontend, struct ask *ask)
 	struct turn *turn;
 	uint8_t *here;
 
-	if (partitions == 0 || !valid(ask))
+	if (partitions == 0 || !valid(ask) || !ask_reserve(asker, ask->n))
 		return ask_begin(asker, ask);
 	here = malloc(ask->n);
 	must(here != NULL);
 	if (mark_here(asker, ask, partitions, here) == 0) {
 		free(here);
+		ask_unreserve(asker, ask->n);
 		return ask_begin(asker, ask);
 	}
 	turn = calloc(1, sizeof(*turn));
 	must(turn != NULL);
-	*turn = (struct turn){.frontend = frontend, .asker = asker, .ask = ask, .here = here};
+	*turn = (struct turn){
+		.frontend = frontend, .asker = asker, .ask = ask, .n = ask->n, .here = here};
 	TAILQ_INSERT_HEAD(&frontend->turns, turn, link);
 	for (size_t i = 0; i < ask->n; i++)
 		ask->streams[i].result = here[i] ? ASK_ACCEPTED : ASK_UNSERVED;

@@ -40,6 +40,9 @@ static void write_singles(FILE *out, const struct single *singles, const void *f
 static const struct single ask_singles[] = {
 	{"tally_ask_under_way", "gauge", "Questions that wait for workers or budgets now.",
 	 FACT(under_way)},
+	{"tally_ask_refused_total", "counter",
+	 "Questions that were answered failed at once: too many streams were under way.",
+	 FACT(refused)},
 	{"tally_ask_streams_from_map_total", "counter",
 	 "Streams that were accepted from shared memory alone.", FACT(from_map)},
 	{"tally_ask_reserved_streams", "gauge",
