@@ -63,8 +63,8 @@ DEBIAN := gcc libc6-dev pkg-config protobuf-c-compiler \
 # What runs and fetches the real Kafka of the tests (without them its tests are skipped), and a newer
 # librdkafka (without it a part of test 70 is).
 KAFKA_DEBIAN := openjdk-17-jre-headless maven python3-pip
-# The gRPC clients of others that the tests ask with (without them test 61 is skipped).
-TEST_DEBIAN := protobuf-compiler python3-grpcio python3-protobuf
+# The clients of others that the tests ask with (without them tests 61 and 69 are skipped).
+TEST_DEBIAN := protobuf-compiler python3-grpcio python3-protobuf nghttp2-client
 NODE_DEBIAN := nodejs npm
 # -------------------------------------------------------------------------------------------------
 
@@ -228,14 +228,13 @@ check: deps kafka-deps test-deps
 	done; \
 	if [ -n "$$failed" ]; then echo "check: FAILED:$$failed"; exit 1; else echo "check: all passed"; fi
 
-# Runs every test, then says which failed.  With CI set, a skipped test is a failed one.
+# Runs every test, JOBS at a time, then says which failed.  With CI set, a skipped test is a failed one.
 define run_unit
-	@failed=; for t in $(UNIT); do \
-		out=$$($1 $$t 2>&1); rc=$$?; printf '%s\n' "$$out"; \
-		case "$${CI:+ci} $$out" in ci*'[  SKIPPED ]'*) rc=1;; esac; \
-		[ $$rc = 0 ] || failed="$$failed $$(basename $$t)"; \
-	done; \
-	if [ -n "$$failed" ]; then echo "unit: FAILED:$$failed"; exit 1; \
+	@rm -f $B/unit.failed; printf '%s\n' $(UNIT) | xargs -P $(JOBS) -I{} sh -c '\
+		out=$$($1 {} 2>&1); rc=$$?; printf "%s\n" "$$out"; \
+		case "$${CI:+ci} $$out" in ci*"[  SKIPPED ]"*) rc=1;; esac; \
+		[ $$rc = 0 ] || basename {} >>$B/unit.failed'; \
+	if [ -e $B/unit.failed ]; then echo "unit: FAILED: $$(sort $B/unit.failed | tr '\n' ' ')"; exit 1; \
 	else echo "unit: $(words $(UNIT)) programs passed"; fi
 endef
 
@@ -319,7 +318,7 @@ kafka-deps: deps
 		$(MAKE) --no-print-directory deps DEBIAN="$(KAFKA_DEBIAN)" || true
 
 test-deps: deps
-	@{ command -v protoc && /usr/bin/python3 -c 'import grpc, google.protobuf'; } >/dev/null 2>&1 || \
+	@{ command -v protoc && command -v h2load && /usr/bin/python3 -c 'import grpc, google.protobuf'; } >/dev/null 2>&1 || \
 		$(MAKE) --no-print-directory deps DEBIAN="$(TEST_DEBIAN)" || true
 	@{ command -v node && command -v npm; } >/dev/null || \
 		$(MAKE) --no-print-directory deps DEBIAN="$(NODE_DEBIAN)" || true

@@ -6,7 +6,7 @@
  *
  *	conn_turn:  read 64 KiB -> nghttp2 -> calls that ended, calls that are whole -> write
  *
- * One turn reads one buffer and lets handlers work for 2 ms; what is left is for
+ * One turn reads one buffer and lets handlers work for 0.1 ms; what is left is for
  * the loop's next round (a timer of no time: libev runs an event that is fed in
  * the same round, before all others), so no peer can keep the loop.  While whole
  * calls wait, or the socket takes no more of what we have to say, nothing is
@@ -25,7 +25,7 @@
 #include "shm/host.h"
 
 #define LINGER_MS 2000
-#define TURN_NS	  UINT64_C(2000000) /* of handlers, before others have their turn */
+#define TURN_NS	  UINT64_C(100000) /* of handlers, before others have their turn */
 
 static void on_io(struct ev_loop *loop, ev_io *io, int revents);
 static void on_again(struct ev_loop *loop, ev_timer *timer, int revents);
