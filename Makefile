@@ -44,21 +44,21 @@ endif
 # A program is its folder plus libshm.a.  The supervisor gets no -llmdb: it cannot open a store.
 # The query process gets no -lrdkafka: it moves no records.
 LIBS.supervisor := -lrdkafka -lev -lyaml -ljansson -lsystemd
-LIBS.worker     := $(MIMALLOC) -lrdkafka -llmdb -lev -lxxhash
-LIBS.queryd     := -llmdb -lxxhash -lyaml -ljansson -lmicrohttpd -lev -lnghttp2 -lssl -lcrypto -lz -lprotobuf-c
+LIBS.worker     := $(MIMALLOC) -lrdkafka -llmdb -lev -lxxhash -lseccomp
+LIBS.queryd     := -llmdb -lxxhash -lyaml -ljansson -lmicrohttpd -lev -lnghttp2 -lssl -lcrypto -lz -lprotobuf-c -lseccomp
 LIBS.tallyctl   := -llmdb -lxxhash -ljansson -lcurl
 LIBS.broker     := -lrdkafka -ldl
 LIBS.load       := -lrdkafka -lxxhash -lm -lnghttp2
 LIBS.libtally   := -llmdb -lxxhash
 LIBS.tests      := -lcmocka -lrdkafka -llmdb -lev -lyaml -ljansson -lmicrohttpd -lsystemd -lxxhash \
-		   -lprotobuf-c -lm -lnghttp2 -lssl -lcrypto -lz -lcurl
+		   -lprotobuf-c -lm -lnghttp2 -lssl -lcrypto -lz -lcurl -lseccomp
 # -------------------------------------------------------------------------------------------------
 
 # --- what Debian has to give (the one list; `make deps` installs what is missing) ----------------
 DEBIAN := gcc libc6-dev pkg-config protobuf-c-compiler \
 	librdkafka-dev liblmdb-dev libev-dev libyaml-dev libjansson-dev libmicrohttpd-dev \
 	libxxhash-dev libsystemd-dev libmimalloc-dev libprotobuf-c-dev libcmocka-dev \
-	libnghttp2-dev libssl-dev zlib1g-dev libcurl4-openssl-dev \
+	libnghttp2-dev libssl-dev zlib1g-dev libcurl4-openssl-dev libseccomp-dev \
 	perl procps curl jq kcat openssl
 # What runs and fetches the real Kafka of the tests (without them its tests are skipped), and a newer
 # librdkafka (without it a part of test 70 is).
@@ -293,6 +293,12 @@ bare:
 	tests/bare/bare-root.sh $(BARE)
 
 .PHONY: check unit unit-asan unit-valgrind system system-asan check-kafka kafka bare layers samples bench demo
+
+# --- faults --------------------------------------------------------------------------------------
+
+# --- fuzz ----------------------------------------------------------------------------------------
+
+# --- analysis ------------------------------------------------------------------------------------
 
 # --- the rest ------------------------------------------------------------------------------------
 
