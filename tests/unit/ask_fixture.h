@@ -22,12 +22,17 @@
 #include "shm/limits.h"
 #include "tools/queryd/ask_private.h"
 
+/* What is wrong with a worker's answers. */
+enum spoil { SPOIL_NOTHING, SPOIL_KIND, SPOIL_SHORT, SPOIL_LONG, SPOIL_GENERATION, SPOIL_ID };
+
 /* Shared with one worker: what it shall do, and what it has done. */
 struct lever {
 	_Atomic int up;			   /* it listens */
 	_Atomic int hold;		   /* questions are taken and not answered */
 	_Atomic int deaf;		   /* nothing is taken */
 	_Atomic int not_ready;		   /* the status of all answers */
+	_Atomic int spoil;		   /* enum spoil: it has done it, and answers nonsense */
+	_Atomic int outbox_full;	   /* new streams fail */
 	_Atomic int64_t ahead_ms;	   /* of its clock */
 	_Atomic uint64_t admits, admitted; /* messages, streams */
 	_Atomic uint64_t touches, touched, touched_bytes;
@@ -91,6 +96,20 @@ static void fake_put(struct fake *fake, const struct admit_question *question, i
 	}
 }
 
+static void fake_spoil(enum spoil how, struct admit_answer *answer)
+{
+	if (how == SPOIL_KIND)
+		answer->asked = answer->asked == ADMIT_RATE ? ADMIT_ADMIT : ADMIT_RATE;
+	if (how == SPOIL_SHORT)
+		answer->n--;
+	if (how == SPOIL_LONG)
+		answer->n++;
+	if (how == SPOIL_GENERATION)
+		answer->generation++;
+	if (how == SPOIL_ID)
+		answer->id += 1000000;
+}
+
 /* What the store was asked, as an answer. */
 static void fake_answer(struct fake *fake, const struct admit_question *question, int fd)
 {
@@ -109,6 +128,7 @@ static void fake_answer(struct fake *fake, const struct admit_question *question
 			verdicts[i] = (uint8_t)usage_verdict(fake->usage, fake->tickets[i]);
 		else
 			rates[i] = usage_rate_of(fake->usage, fake->tickets[i]);
+	fake_spoil((enum spoil)atomic_load(&fake->lever->spoil), &answer);
 	size_t len = admit_pack_answer(&answer, out);
 	if (!len)
 		_exit(20);
@@ -132,6 +152,10 @@ static void fake_do(struct fake *fake, int fd, const uint8_t *bytes, size_t len)
 		send(fd, out, n, MSG_NOSIGNAL);
 		return;
 	}
+	usage_set_produce(fake->usage,
+		&(struct usage_produce){.rate_minutes = 5,
+			.every_s = 60,
+			.outbox_max = atomic_load(&fake->lever->outbox_full) ? 0 : 10000000});
 	fake_put(fake, &question, now);
 	if (usage_commit(fake->usage, &(struct usage_commit){.now_ms = now}))
 		_exit(22);
@@ -340,6 +364,22 @@ TEST_SUPPRESS static int bench_teardown(void **state)
 			ev_run(asker_loop(bench.asker), EVRUN_ONCE);                               \
 		}                                                                                  \
 	} while (0)
+
+/*
+ * The clock of readers and workers: the middle of the minute that is so many after the
+ * one of the first call.
+ */
+TEST_SUPPRESS static void set_minute(int64_t minutes, int64_t workers_ahead_ms)
+{
+	static int64_t first;
+	int64_t wall = host_wall_ms();
+	if (!minutes)
+		first = wall / 60000;
+	int64_t ahead = (first + minutes) * 60000 + 30000 - wall;
+	atomic_store(&table_head_mut(&bench.run.table)->clock_offset_ms, ahead);
+	for (uint32_t p = 0; p < RUN_PARTITIONS; p++)
+		atomic_store(&bench.lever[p].ahead_ms, ahead + workers_ahead_ms);
+}
 
 /* --- a question of a test ---------------------------------------------------------------------- */
 

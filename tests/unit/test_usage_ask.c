@@ -193,6 +193,52 @@ static void usage_fails_new_streams_when_the_outbox_is_full_and_keeps_known_ones
 	usage_close(&usage);
 }
 
+static enum usage_verdict verdict_of(struct usage *usage, uint64_t n, int64_t now)
+{
+	uint32_t ticket = admit(usage, "a", n, 3, usage_budget(usage, 1), now);
+	enum usage_verdict verdict;
+
+	commit(usage, now);
+	verdict = usage_verdict(usage, ticket);
+	usage_questions_end(usage);
+	return verdict;
+}
+
+static void usage_keeps_half_of_the_outbox_for_new_streams(void **state)
+{
+	struct usage *usage = open_asked(4);
+	struct usage_outgoing row;
+	int64_t later = NOW + 2 * MIN_MS;
+
+	(void)state;
+	assert_int_equal(verdict_of(usage, 0, NOW), USAGE_NEW);
+	assert_int_equal(verdict_of(usage, 1, NOW), USAGE_NEW);
+	assert_int_equal(usage_meta(usage)->outbox, 2);
+	touch(usage, "a", 0, 5, later);
+	commit(usage, later); /* due, and waits: the half that is left is not for it */
+	assert_int_equal(usage_meta(usage)->outbox, 2);
+	assert_int_equal(usage_meta(usage)->unsent, 1);
+	assert_int_equal(verdict_of(usage, 2, later), USAGE_NEW);
+	assert_int_equal(verdict_of(usage, 3, later), USAGE_NEW);
+	assert_int_equal(usage_meta(usage)->outbox, 4);
+	assert_int_equal(verdict_of(usage, 4, later), USAGE_FAILED);
+	assert_int_equal(verdict_of(usage, 0, later), USAGE_KNOWN);
+	assert_int_equal(usage_meta(usage)->outbox, 4);
+	assert_int_equal(usage_meta(usage)->unsent, 1);
+
+	usage_set_produce(usage,
+		&(struct usage_produce){.rate_minutes = 5, .every_s = EVERY_S, .outbox_max = 10});
+	later += (EVERY_S + 1) * 1000;
+	assert_true(usage_produce_due(usage, later));
+	commit(usage, later);
+	assert_int_equal(usage_meta(usage)->unsent, 0);
+	assert_int_equal(usage_outbox_list(usage, 4, &row, 1), 1);
+	assert_int_equal(row.hash, 3);
+	assert_int_equal(row.bytes, 5 + 3);
+	verify(usage);
+	usage_close(&usage);
+}
+
 static void usage_rates_have_keys_of_their_own(void **state)
 {
 	struct usage *usage = open_asked(1000);
@@ -518,6 +564,7 @@ int main(void)
 		cmocka_unit_test_setup(
 			usage_fails_new_streams_when_the_outbox_is_full_and_keeps_known_ones,
 			each_setup),
+		cmocka_unit_test_setup(usage_keeps_half_of_the_outbox_for_new_streams, each_setup),
 		cmocka_unit_test_setup(usage_rates_have_keys_of_their_own, each_setup),
 		cmocka_unit_test_setup(usage_lists_each_unsent_stream_once_for_a_drain, each_setup),
 		cmocka_unit_test_setup(

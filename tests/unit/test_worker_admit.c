@@ -48,6 +48,8 @@ static void touched(void *arg)
 
 static void open_bench(void)
 {
+	static struct admit *opened[32]; /* nobody closes them: the process ends */
+	static unsigned n_opened;
 	static struct table_head head;
 
 	memset(&b, 0, sizeof(b));
@@ -69,6 +71,19 @@ static void open_bench(void)
 			   .may_ask = may_ask,
 			   .touched = touched},
 		&b.admit);
+	assert_true(n_opened < sizeof(opened) / sizeof(opened[0]));
+	opened[n_opened++] = b.admit;
+}
+
+static int each_teardown(void **state)
+{
+	char path[128];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/" ADMIT_NAME, dir);
+	unlink(path);
+	usage_close(&b.usage);
+	return 0;
 }
 
 /* What the worker's loop does before it sleeps. */
@@ -115,8 +130,9 @@ static void ask(int fd, struct admit_question *q, unsigned from, unsigned n)
 	size_t len;
 
 	for (unsigned i = 0; i < n; i++)
-		streams[i] = (struct admit_stream){
-			.hash = (from + i) * PARTITIONS + PARTITION, .bytes = 10};
+		streams[i] = (struct admit_stream){.hash = (from + i) * PARTITIONS + PARTITION,
+			.bytes = 10,
+			.policy = (uint16_t)(q->n_policies ? i % q->n_policies : 0)};
 	q->streams = streams;
 	q->n_streams = n;
 	len = admit_pack(q, bytes);
@@ -170,6 +186,54 @@ static void admit_answers_after_the_commit_with_a_verdict_for_each_stream(void *
 	assert_int_equal(stats_get(&b.stats, asked_rejected), 1);
 	assert_int_equal(stats_get(&b.stats, asked_known), 1);
 	close(fd);
+}
+
+/* Six streams of two policies, of which each takes from the budget of the other one's number. */
+static void ask_for_two_policies(int fd, unsigned from, uint64_t gold, uint64_t silver)
+{
+	struct admit_question *q = question_of(ADMIT_ADMIT, silver);
+
+	q->n_buckets = q->n_policies = 2;
+	q->budget[1] = gold;
+	q->policy[0] = (struct admit_policy){.name = {"gold", 4}, .bucket = 1};
+	q->policy[1] = (struct admit_policy){.name = {"silver", 6}, .bucket = 0};
+	ask(fd, q, from, 6);
+}
+
+static void heard_new(int fd, unsigned gold, unsigned silver)
+{
+	struct admit_answer answer;
+	unsigned n[2] = {0};
+
+	assert_true(hear(fd, &answer));
+	assert_int_equal(answer.n, 6);
+	for (unsigned i = 0; i < 6; i++)
+		n[i % 2] += answer.verdicts[i] == ADMIT_NEW;
+	assert_int_equal(n[0], gold);
+	assert_int_equal(n[1], silver);
+}
+
+static void admit_takes_each_stream_from_the_budget_of_its_policy(void **state)
+{
+	int fd, other;
+
+	(void)state;
+	open_bench();
+	fd = dial();
+	other = dial();
+	b.busy = true; /* both are in one batch */
+	ask_for_two_policies(fd, 0, 3, 1);
+	while (usage_pending(b.usage) < 6)
+		turn();
+	ask_for_two_policies(other, 10, 0, 2);
+	while (usage_pending(b.usage) < 12)
+		turn();
+	b.busy = false;
+	heard_new(fd, 3, 1);
+	heard_new(other, 0, 2);
+	assert_int_equal(usage_meta(b.usage)->streams, 6);
+	close(fd);
+	close(other);
 }
 
 static void admit_takes_touches_without_an_answer(void **state)
@@ -258,6 +322,57 @@ static void admit_says_why_nothing_was_done(void **state)
 		assert_int_equal(usage_pending(b.usage), 0);
 	}
 	assert_int_equal(stats_get(&b.stats, asked_failed), 20);
+	close(fd);
+}
+
+#define MANY_TOUCHES 120000
+
+/* Touches of many streams, and a question behind them: what was sent before it has been read. */
+static void touch_many(int fd, enum admit_status want)
+{
+	struct admit_answer answer;
+
+	for (unsigned from = 0; from < MANY_TOUCHES; from += 2000) {
+		ask(fd, question_of(ADMIT_TOUCH, 0), from, 2000);
+		turn();
+	}
+	ask(fd, question_of(ADMIT_ADMIT, 0), 0, 1);
+	assert_true(hear(fd, &answer));
+	assert_int_equal(answer.status, want);
+}
+
+static void admit_holds_touches_within_bounds_while_nothing_can_be_committed(void **state)
+{
+	static const int errs[] = {ERR_FULL, ERR_LEASE};
+	static const enum admit_status status[] = {ADMIT_NO_ROOM, ADMIT_NOT_READY};
+	size_t held;
+	int fd;
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		open_bench();
+		fd = dial();
+		b.may = errs[i];
+		touch_many(fd, status[i]);
+		held = usage_pending(b.usage);
+		assert_in_range(held, 100000, 110000);
+		assert_int_equal(stats_get(&b.stats, touched), held);
+		/* They were accepted: they are there when it goes on, and it takes more. */
+		b.may = 0;
+		commit(b.usage, now_ms(&b.now));
+		assert_int_equal(usage_meta(b.usage)->streams, held);
+		touch_many(fd, ADMIT_DONE);
+		assert_int_equal(usage_meta(b.usage)->streams, MANY_TOUCHES);
+		close(fd);
+		each_teardown(NULL);
+		each_setup(NULL);
+	}
+	open_bench();
+	fd = dial();
+	b.may = ERR_NOT_READY; /* whoever has the partition now hears of them */
+	touch_many(fd, ADMIT_NOT_READY);
+	assert_int_equal(usage_pending(b.usage), 0);
+	assert_int_equal(stats_get(&b.stats, touched), 0);
 	close(fd);
 }
 
@@ -388,15 +503,60 @@ static void admit_socket_is_for_our_own_user_alone(void **state)
 	assert_int_equal(st.st_mode & 07777, 0600);
 }
 
-static int each_teardown(void **state)
+#define ROOT   0
+#define NOBODY 65534
+#define DAEMON 1
+
+/* From any user to any other, by way of root. */
+static void be(uid_t uid)
+{
+	assert_int_equal(seteuid(ROOT), 0);
+	assert_int_equal(seteuid(uid), 0);
+}
+
+/* Whoever may open the socket, as if its mode and that of its directory let everybody. */
+static void open_to_all(void)
 {
 	char path[128];
 
-	(void)state;
+	open_bench();
 	snprintf(path, sizeof(path), "%s/" ADMIT_NAME, dir);
-	unlink(path);
-	usage_close(&b.usage);
-	return 0;
+	assert_int_equal(chmod(path, 0666), 0);
+	assert_int_equal(chmod(dir, 0711), 0);
+}
+
+static void admit_serves_its_own_user_and_root_and_nobody_else(void **state)
+{
+	static const struct {
+		uid_t peer, worker;
+		bool served;
+	} cases[] = {
+		{ROOT, ROOT, true},
+		{NOBODY, ROOT, false},
+		{NOBODY, NOBODY, true},
+		{DAEMON, NOBODY, false},
+		{ROOT, NOBODY, true},
+	};
+	struct admit_answer answer;
+
+	(void)state;
+	if (geteuid() != ROOT)
+		skip(); /* nobody else can be played */
+	open_to_all();
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int fd;
+
+		be(cases[i].peer);
+		fd = dial();
+		ask(fd, question_of(ADMIT_ADMIT, 9), i, 1);
+		be(cases[i].worker);
+		turn(); /* takes the connection, or not */
+		be(ROOT);
+		assert_int_equal(hear(fd, &answer), cases[i].served);
+		close(fd);
+	}
+	assert_int_equal(usage_meta(b.usage)->streams, 3);
+	assert_int_equal(chmod(dir, 0700), 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, each_setup, each_teardown)
@@ -405,15 +565,18 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(admit_answers_after_the_commit_with_a_verdict_for_each_stream),
+		TEST(admit_takes_each_stream_from_the_budget_of_its_policy),
 		TEST(admit_takes_touches_without_an_answer),
 		TEST(admit_gives_rates),
 		TEST(admit_refuses_what_is_not_for_this_store),
 		TEST(admit_says_why_nothing_was_done),
+		TEST(admit_holds_touches_within_bounds_while_nothing_can_be_committed),
 		TEST(admit_answers_what_an_earlier_commit_has_judged),
 		TEST(admit_cuts_off_garbage_and_serves_the_others),
 		TEST(admit_survives_one_that_asked_and_left),
 		TEST(admit_keeps_answers_for_one_that_does_not_read_and_reads_no_more_of_it),
 		TEST(admit_socket_is_for_our_own_user_alone),
+		TEST(admit_serves_its_own_user_and_root_and_nobody_else),
 	};
 
 	seed = 0; /* nothing is random here */
