@@ -32,10 +32,29 @@
 
 /* ------------------------------------------------------------------ the handle */
 
-/* Wall time plus the offset that all processes of this instance add. */
+/*
+ * The time to count with.  As in workers, a leap of the wall clock is followed only when it has
+ * lasted: or all streams would have expired at once.
+ */
+static int64_t corrected_ms(struct tally *tally)
+{
+	int64_t wall = host_wall_ms(), now;
+	uint64_t boot = host_boot_ns();
+	if (!tally->clock.boot_ns)
+		clock_start(&tally->clock, INT64_MIN, wall, boot);
+	now = clock_now(&tally->clock, wall, boot);
+	if (!clock_stuck(&tally->clock, boot))
+		return now;
+	/* Gone back for good: the stores are made anew for that, too. */
+	clock_start(&tally->clock, INT64_MIN, wall, boot);
+	tally->now_ms = INT64_MIN;
+	return wall;
+}
+
+/* That, plus the offset that all processes of this instance add. */
 static int64_t now_of(struct tally *tally)
 {
-	int64_t now = host_wall_ms(), offset = 0, sum;
+	int64_t now = corrected_ms(tally), offset = 0, sum;
 	if (tally->attached)
 		offset = atomic_load_explicit(
 			&tally->table.head->clock_offset_ms, memory_order_relaxed);
@@ -282,11 +301,47 @@ static int part_store(
 	return 0;
 }
 
+/* What this thread is reading; generation 0 = nothing. */
+static _Thread_local struct {
+	volatile uint64_t generation;
+	volatile uint32_t partition;
+} reading;
+
+bool client_reading(uint32_t *partition, uint64_t *generation)
+{
+	*partition = reading.partition;
+	*generation = reading.generation;
+	return reading.generation != 0;
+}
+
+static void (*hear_corrupt)(uint32_t partition, uint64_t generation);
+
+void client_on_corrupt(void (*hear)(uint32_t partition, uint64_t generation))
+{
+	hear_corrupt = hear;
+}
+
+static int read_store(
+	struct tally *tally, struct client_visit *visit, client_read_fn *read, void *arg)
+{
+	struct store_txn *txn = visit->txn;
+	struct store *store;
+	int err = part_store(tally, visit->partition, visit->generation, &store);
+	if (err)
+		return err;
+	store_begin_read(txn, store);
+	if (!txn->err)
+		err = read(visit, arg);
+	if (txn->err)
+		err = txn->err;
+	store_abort(txn);
+	return err;
+}
+
 static int read_once(
 	struct tally *tally, const struct client_stand *stand, client_read_fn *read, void *arg)
 {
 	struct store_txn txn;
-	struct store *store;
 	struct client_visit visit = {
 		.tally = tally,
 		.txn = &txn,
@@ -294,15 +349,10 @@ static int read_once(
 		.generation = table_word_generation(stand->word),
 		.now_minute = window_minute_of_ms(tally->now_ms),
 	};
-	int err = part_store(tally, visit.partition, visit.generation, &store);
-	if (err)
-		return err;
-	store_begin_read(&txn, store);
-	if (!txn.err)
-		err = read(&visit, arg);
-	if (txn.err)
-		err = txn.err;
-	store_abort(&txn);
+	reading.partition = visit.partition;
+	reading.generation = visit.generation;
+	int err = read_store(tally, &visit, read, arg);
+	reading.generation = 0;
 	return err;
 }
 
@@ -330,6 +380,8 @@ int client_visit(struct tally *tally, uint32_t partition, client_read_fn *read, 
 		int err = read_once(tally, &stand, read, arg);
 		if (!still_usable(tally, &stand))
 			continue;
+		if (err == ERR_CORRUPT && hear_corrupt)
+			hear_corrupt(partition, table_word_generation(stand.word));
 		if (err && err != ERR_NOT_FOUND)
 			return err;
 		int stood = stand_on(tally, &stand);

@@ -240,6 +240,7 @@ static void describe_problems(uint64_t flags, char *to, size_t size)
 		{FLAG_LEASE_OVER, "lease_over"},
 		{FLAG_BAD_BATCH, "bad_batch"},
 		{FLAG_UNWRITTEN, "unwritten"},
+		{FLAG_OLD_READER, "old_reader"},
 	};
 	size_t len = 0;
 	*to = 0;
@@ -308,6 +309,7 @@ static void copy_stats(const struct stats_copy *stats, struct tally_partition *o
 	SAME(map_bytes);
 	SAME(readers);
 	SAME(reader_lag);
+	SAME(reader_pid);
 	SAME(lookup_errors);
 	SAME(asked_known);
 	SAME(asked_new);

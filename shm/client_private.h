@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "shm/clock.h"
 #include "shm/limits.h"
 #include "shm/store.h"
 #include "shm/table.h"
@@ -74,7 +75,8 @@ struct tally {
 	uint32_t slots, window, rate;
 	uint32_t partitions;  /* the routing of this call: a stream belongs to hash % partitions */
 	void *row;	      /* window_row_size(window) bytes */
-	int64_t now_ms;	      /* of this call; never falls */
+	int64_t now_ms;	      /* of this call; never falls, unless wall time has for good */
+	struct clock clock;   /* not started: boot_ns is 0 */
 	struct limits limits; /* the last that could be used; no map = none */
 	uint64_t limits_at;   /* the head's version when they were looked for */
 	int limits_err;
@@ -119,6 +121,12 @@ int client_visit(struct tally *tally, uint32_t partition, client_read_fn *read, 
  * stands on it, so it is for counting only.
  */
 int client_peek(struct tally *tally, uint32_t partition, client_read_fn *read, void *arg);
+
+/* The store that this thread is in.  Safe in a handler of signals. */
+bool client_reading(uint32_t *partition, uint64_t *generation);
+
+/* Called with every published store that contradicts itself; one for the process. */
+void client_on_corrupt(void (*hear)(uint32_t partition, uint64_t generation));
 
 struct client_scan {
 	client_read_fn *read;

@@ -111,6 +111,16 @@ enum client_standing client_stand_of(const struct tally *tally, uint32_t partiti
 	}
 }
 
+bool client_stand_reading(uint32_t *partition, uint64_t *generation)
+{
+	return client_reading(partition, generation);
+}
+
+void client_stand_on_corrupt(void (*hear)(uint32_t partition, uint64_t generation))
+{
+	client_on_corrupt(hear);
+}
+
 uint64_t client_stand_limits(const struct tally *tally)
 {
 	if (!tally->attached)

@@ -13,6 +13,7 @@
 #ifndef TALLY_SHM_CLIENT_STAND_H
 #define TALLY_SHM_CLIENT_STAND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -53,6 +54,18 @@ int client_stand_known(struct tally *tally, const char *tenant, uint32_t partiti
 /* A generation that was ready under a routing of so many partitions. */
 enum client_standing client_stand_of(const struct tally *tally, uint32_t partition,
 	uint64_t generation, uint32_t partitions, uint64_t boot_ns);
+
+/*
+ * The store that this thread is reading right now; false: none.  For handlers of
+ * signals: what the thread dies of now, that store is to blame for.
+ */
+bool client_stand_reading(uint32_t *partition, uint64_t *generation);
+
+/*
+ * From now on `hear` is called, in whatever thread that is, with every store that contradicts
+ * itself although it was published all the time.  Before there are threads.
+ */
+void client_stand_on_corrupt(void (*hear)(uint32_t partition, uint64_t generation));
 
 /* Of the limits that are in force; 0 = none have been published. */
 uint64_t client_stand_limits(const struct tally *tally);

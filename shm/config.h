@@ -90,6 +90,7 @@ struct config {
 	char worker_program[CONFIG_TEXT_SIZE]; /* supervisor.worker_program: "" = beside tallyd */
 	char query_program[CONFIG_TEXT_SIZE];  /* supervisor.query_program: "" = beside tallyd */
 	char reader_group[64]; /* supervisor.reader_group: "" = leave the group as it is */
+	bool confine;	       /* supervisor.confine */
 
 	bool query_enabled;		    /* query.enabled */
 	char http_listen[CONFIG_TEXT_SIZE]; /* query.http_listen: "127.0.0.1:3100"; port 0 = any
@@ -105,8 +106,13 @@ struct config {
 	uint64_t grpc_max_message;		   /* query.grpc_max_message: bytes */
 	uint32_t grpc_connections;		   /* query.grpc_connections: of each process */
 	uint32_t grpc_streams;			   /* query.grpc_streams: of a connection */
-	uint32_t grpc_tls_lines[3]; /* where the three files are written; 0 = nowhere */
+	char http_tls_cert[CONFIG_TEXT_SIZE];	   /* query.http_tls_cert: "" = cleartext */
+	char http_tls_key[CONFIG_TEXT_SIZE];	   /* query.http_tls_key */
+	char http_tls_client_ca[CONFIG_TEXT_SIZE]; /* query.http_tls_client_ca: "" = any client */
+	char tokens_file[CONFIG_TEXT_SIZE]; /* query.tokens_file: "" = no tokens are wanted */
 	char peers[1024]; /* query.peers: gRPC addresses of other instances, host:port, commas */
+	char peers_token_file[CONFIG_TEXT_SIZE]; /* query.peers_token_file: "" = none is shown */
+	uint32_t query_file_lines[8]; /* where the files of query are written; 0 = nowhere */
 };
 
 struct config_error {
@@ -184,10 +190,14 @@ const char *config_nearest_of(const char *name, const char *const *names, size_t
 int config_files_check(const struct config *config, struct config_error *error);
 
 /*
- * The files of query.grpc_tls_*: are they there, and PEM?  What is in the PEM is left to
- * the query process.
+ * The files of query.grpc_tls_*, query.http_tls_* and the two of tokens: are they there, and
+ * what they should be?  What is in the PEM is left to the query process.
  */
-int config_tls_files_check(const struct config *config, struct config_error *error);
+int config_query_files_check(const struct config *config, struct config_error *error);
+
+/* Calls `found` with every absolute path that an option of this section has. */
+void config_each_path(const struct config *config, const char *section,
+	void (*found)(void *arg, const char *path), void *arg);
 
 /*
  * Names of the options that differ, "kafka.topic,query.peers", cut to fit.  Gives how many;

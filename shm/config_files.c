@@ -3,6 +3,7 @@
  *
  *	kafka.properties    ssl.ca.location: /nope --> "cannot read /nope: No such file ..."
  *	query.grpc_tls_*    /nope                  --> "/nope: No such file ..."
+ *	query.tokens_file   /bad                   --> "/bad:7: the token has no scope ..."
  *
  * librdkafka and the query process open them too: the one says it in OpenSSL's
  * words, the other where nobody looks.  What is in them is left to these two, but
@@ -11,6 +12,7 @@
  * Runs in: supervisor, tests.
  */
 #include "shm/config_table.h"
+#include "shm/tokens.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -80,7 +82,22 @@ int config_files_check(const struct config *config, struct config_error *error)
 	return err;
 }
 
-/* --- query.grpc_tls_* ------------------------------------------------------------------------- */
+void config_each_path(const struct config *config, const char *section,
+	void (*found)(void *arg, const char *path), void *arg)
+{
+	size_t n;
+	const struct config_option *options = config_options(&n);
+
+	for (size_t i = 0; i < n; i++) {
+		const char *text = (const char *)config + options[i].offset;
+
+		if (strcmp(options[i].section, section) == 0 && options[i].type == CONFIG_TEXT &&
+			text[0] == '/')
+			found(arg, text);
+	}
+}
+
+/* --- query.*_tls_*, tokens ----------------------------------------------------------------------- */
 
 #define PEM_MAX ((size_t)1 << 20) /* looked through */
 
@@ -152,20 +169,60 @@ static int check_pem(
 		file->kind, file->label);
 }
 
-int config_tls_files_check(const struct config *config, struct config_error *error)
+static int check_tokens(const struct config *config, struct config_error *error)
 {
-	const uint32_t *lines = config->grpc_tls_lines;
-	const struct pem_file of[] = {
-		{"query.grpc_tls_cert", config->grpc_tls_cert, lines[0], "certificate",
-			"CERTIFICATE"},
-		{"query.grpc_tls_key", config->grpc_tls_key, lines[1], "private key",
-			"PRIVATE KEY"},
-		{"query.grpc_tls_client_ca", config->grpc_tls_client_ca, lines[2], "certificate",
-			"CERTIFICATE"},
+	struct config_source source = {.name = config->source, .error = error};
+	char why[TOKENS_WHY_SIZE];
+	struct tokens *tokens;
+	unsigned mode;
+
+	if (!config->tokens_file[0])
+		return 0;
+	tokens = tokens_load(config->tokens_file, &mode, why);
+	if (!tokens)
+		return config_fail(
+			&source, config->query_file_lines[6], "query.tokens_file", "%s", why);
+	tokens_free(&tokens);
+	return 0;
+}
+
+static int check_peers_token(const struct config *config, struct config_error *error)
+{
+	struct config_source source = {.name = config->source, .error = error};
+	char why[TOKENS_WHY_SIZE], *token;
+	unsigned mode;
+
+	if (!config->peers_token_file[0])
+		return 0;
+	token = tokens_read_one(config->peers_token_file, &mode, why);
+	if (!token)
+		return config_fail(
+			&source, config->query_file_lines[7], "query.peers_token_file", "%s", why);
+	tokens_wipe(&token);
+	return 0;
+}
+
+int config_query_files_check(const struct config *config, struct config_error *error)
+{
+	static const char cert[] = "certificate", key[] = "private key";
+	const struct {
+		const char *option, *path, *kind, *label;
+	} of[] = {
+		{"query.grpc_tls_cert", config->grpc_tls_cert, cert, "CERTIFICATE"},
+		{"query.grpc_tls_key", config->grpc_tls_key, key, "PRIVATE KEY"},
+		{"query.grpc_tls_client_ca", config->grpc_tls_client_ca, cert, "CERTIFICATE"},
+		{"query.http_tls_cert", config->http_tls_cert, cert, "CERTIFICATE"},
+		{"query.http_tls_key", config->http_tls_key, key, "PRIVATE KEY"},
+		{"query.http_tls_client_ca", config->http_tls_client_ca, cert, "CERTIFICATE"},
 	};
 	int err = 0;
 
 	for (size_t i = 0; i < sizeof(of) / sizeof(*of) && !err; i++)
-		err = check_pem(config, &of[i], error);
-	return err;
+		err = check_pem(config,
+			&(struct pem_file){of[i].option, of[i].path, config->query_file_lines[i],
+				of[i].kind, of[i].label},
+			error);
+	if (!err)
+		err = check_tokens(config, error);
+	return err ? err : check_peers_token(config, error);
 }

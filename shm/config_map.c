@@ -135,7 +135,7 @@ static int add_entry(
 	if (!err)
 		err = from_file ? check_path(r, name, text) : check_value(r, name, text);
 	if (!err && !(copy = strdup(text)))
-		err = config_fail(&r->source, 0, NULL, "out of memory while reading it");
+		err = config_no_memory(&r->source);
 	if (err) {
 		free(key);
 		return err;

@@ -60,6 +60,12 @@ int config_fail(struct config_source *source, unsigned line, const char *key, co
 	return ERR_INVALID;
 }
 
+int config_no_memory(struct config_source *source)
+{
+	config_fail(source, 0, NULL, "out of memory while reading it");
+	return ERR_NOMEM;
+}
+
 static const struct config_property *find_property(const struct config *config, const char *name)
 {
 	for (uint32_t i = 0; name && i < config->n_properties; i++) {

@@ -180,8 +180,8 @@ static int check_addresses(struct config_source *source, const struct config *co
 		config->grpc_listen, line ? "" : " (the default)");
 }
 
-/* Files for TLS that make no sense without another one. */
-static int check_tls(struct config_source *source, struct config *config)
+/* Files of query that make no sense without another option; config_files.c has the same order. */
+static int check_query_files(struct config_source *source, struct config *config)
 {
 	const struct {
 		const char *key, *value, *other, *other_value;
@@ -190,12 +190,18 @@ static int check_tls(struct config_source *source, struct config *config)
 		{"grpc_tls_key", config->grpc_tls_key, "grpc_tls_cert", config->grpc_tls_cert},
 		{"grpc_tls_client_ca", config->grpc_tls_client_ca, "grpc_tls_cert",
 			config->grpc_tls_cert},
+		{"http_tls_cert", config->http_tls_cert, "http_tls_key", config->http_tls_key},
+		{"http_tls_key", config->http_tls_key, "http_tls_cert", config->http_tls_cert},
+		{"http_tls_client_ca", config->http_tls_client_ca, "http_tls_cert",
+			config->http_tls_cert},
+		{"tokens_file", config->tokens_file, NULL, "no other"},
+		{"peers_token_file", config->peers_token_file, "peers", config->peers},
 	};
 
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
 		char name[CONFIG_VALUE_SIZE];
 
-		config->grpc_tls_lines[i] = line_of(source, "query", pairs[i].key);
+		config->query_file_lines[i] = line_of(source, "query", pairs[i].key);
 		if (!pairs[i].value[0] || pairs[i].other_value[0])
 			continue;
 		snprintf(name, sizeof(name), "query.%s", pairs[i].key);
@@ -218,7 +224,7 @@ int config_check_rules(struct config_source *source, struct config *config)
 		err = check_shared(source, config);
 	if (!err)
 		err = check_addresses(source, config);
-	return err ? err : check_tls(source, config);
+	return err ? err : check_query_files(source, config);
 }
 
 /* --- two configurations ---------------------------------------------------------------------- */

@@ -19,7 +19,7 @@
 
 /* The field's offset, when it has the type that the row's kind writes. */
 #define AT(field, kind)                                                                            \
-	_Generic(&((struct config *)0)->field, kind *                                              \
+	_Generic(&((struct config *)0)->field, __typeof__(kind) *                                  \
 		 : offsetof(struct config, field)),                                                \
 		sizeof(((struct config *)0)->field)
 #define AT_TEXT(field) offsetof(struct config, field), sizeof(((struct config *)0)->field)
@@ -335,14 +335,27 @@ static const struct config_option options[] = {
 	{ "supervisor", "reader_group", CONFIG_TEXT, AT_TEXT(reader_group), 0, 63, .preset = "",
 	  .example = "tally-readers", .prose =
 	  "Group that may read the stores. When not given: the group that run_dir has." },
+	{ "supervisor", "confine", CONFIG_BOOL, AT(confine, bool), 0, 1, .preset = "true", .prose =
+	  "Workers and query processes give up what they do not need: privileges, files (Landlock) and "
+	  "system calls (seccomp), as far as the kernel can. false: for debugging." },
 
 /* --- query ----------------------------------------------------------------------------------- */
 	{ "query", "enabled", CONFIG_BOOL, AT(query_enabled, bool), 0, 1, .preset = "true",
 	  .prose = "Start the query process." },
 	{ "query", "http_listen", CONFIG_LISTEN, AT_TEXT(http_listen), 1, 255,
 	  .preset = "127.0.0.1:3100", .prose =
-	  "Address for HTTP; port 0: any free one. It has no passwords: keep it in a network that you "
-	  "trust." },
+	  "Address for HTTP; port 0: any free one. Anywhere but on this machine it should have "
+	  "http_tls_* and tokens_file: whoever reaches it may ask otherwise." },
+	{ "query", "http_tls_cert", CONFIG_TEXT, AT_TEXT(http_tls_cert), 0, 255, .preset = "",
+	  .example = "/etc/tally/http.crt", .check = check_file, .prose =
+	  "Certificate (PEM, with its chain) for HTTP with TLS. When not given: cleartext. Read again "
+	  "on SIGHUP, like the other two." },
+	{ "query", "http_tls_key", CONFIG_TEXT, AT_TEXT(http_tls_key), 0, 255, .preset = "",
+	  .example = "/etc/tally/http.key", .check = check_file, .prose = "Its key (PEM)." },
+	{ "query", "http_tls_client_ca", CONFIG_TEXT, AT_TEXT(http_tls_client_ca), 0, 255,
+	  .preset = "", .example = "/etc/tally/clients-ca.crt", .check = check_file, .prose =
+	  "Clients must show a certificate of this authority (PEM). When not given: any client may "
+	  "connect." },
 	{ "query", "http_threads", CONFIG_NUMBER, AT(http_threads, uint32_t), 1, 64, .preset = "4",
 	  .prose =
 	  "Threads that answer HTTP; all but one may wait for questions that write." },
@@ -375,6 +388,15 @@ static const struct config_option options[] = {
 	  "gRPC addresses of the other instances, host:port with commas between; a name with several "
 	  "addresses stands for all of them, and our own may be among them. The front-end service asks "
 	  "them for streams that are not served here." },
+	{ "query", "peers_token_file", CONFIG_TEXT, AT_TEXT(peers_token_file), 0, 255, .preset = "",
+	  .example = "/etc/tally/peers.token", .check = check_file, .prose =
+	  "File with the token that is shown to them, one that their tokens_file has with scope ask. "
+	  "Read again on SIGHUP." },
+	{ "query", "tokens_file", CONFIG_TEXT, AT_TEXT(tokens_file), 0, 255, .preset = "",
+	  .example = "/etc/tally/tokens", .check = check_file, .prose =
+	  "Who may ask what, over HTTP and gRPC: lines of \"sha256:HEX SCOPE ...\" with the SHA-256 of "
+	  "a token and admin, ask, read, metrics or read:TENANT. When not given: whoever reaches an "
+	  "address may ask all. Read again on SIGHUP, all of it or nothing." },
 };
 /* clang-format on */
 

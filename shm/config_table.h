@@ -110,6 +110,9 @@ struct config_source {
 int config_fail(struct config_source *source, unsigned line, const char *key, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
+/* The same for want of memory; returns ERR_NOMEM. */
+int config_no_memory(struct config_source *source);
+
 /* Required options and rules over several options. */
 int config_check_rules(struct config_source *source, struct config *config);
 

@@ -17,7 +17,7 @@ int config_yaml_open(struct config_reader *r)
 		r->len -= 3;
 	}
 	if (!yaml_parser_initialize(&r->yaml))
-		return config_fail(&r->source, 0, NULL, "out of memory while reading it");
+		return config_no_memory(&r->source);
 	yaml_parser_set_encoding(&r->yaml, YAML_UTF8_ENCODING);
 	yaml_parser_set_input_string(&r->yaml, (const unsigned char *)r->text, r->len);
 	memset(&r->event, 0, sizeof(r->event));
@@ -71,7 +71,7 @@ static int fail_syntax(struct config_reader *r)
 	unsigned line = (unsigned)yaml->problem_mark.line + 1;
 
 	if (yaml->error == YAML_MEMORY_ERROR)
-		return config_fail(&r->source, 0, NULL, "out of memory while reading it");
+		return config_no_memory(&r->source);
 	if (yaml->error == YAML_READER_ERROR) {
 		line = 1;
 		for (size_t i = 0; i < yaml->problem_offset && i < r->len; i++)
@@ -167,5 +167,5 @@ int config_yaml_key(struct config_reader *r, char **key)
 	if (err)
 		return err;
 	*key = strdup(text);
-	return *key ? 0 : config_fail(&r->source, 0, NULL, "out of memory while reading it");
+	return *key ? 0 : config_no_memory(&r->source);
 }

@@ -95,3 +95,20 @@ int err_from_errno(int errnum)
 		return ERR_IO;
 	}
 }
+
+const char *err_advice(int errnum)
+{
+	switch (errnum) {
+	case EMFILE:
+	case ENFILE:
+		return "allow more open files (LimitNOFILE)";
+	case EAGAIN: /* of a new process or thread */
+		return "allow more processes and threads (TasksMax, LimitNPROC)";
+	case ENOMEM:
+		return "allow more memory and address space (MemoryMax, LimitAS)";
+	case ENOSPC:
+		return "make room in run_dir";
+	default:
+		return "";
+	}
+}

@@ -36,4 +36,7 @@ const char *err_text(int err);
 /* Translates errno (positive). */
 int err_from_errno(int errnum);
 
+/* What the operator of a service can do about this errno; "" when nothing general.  Never NULL. */
+const char *err_advice(int errnum);
+
 #endif

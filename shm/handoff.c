@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shm/check.h"
 #include "shm/err.h"
 #include "shm/handoff.h"
 #include "shm/table.h"
@@ -125,6 +126,19 @@ int handoff_pack(const struct handoff *handoff, int *fd)
 
 /* ------------------------------------------------------------------ unpack */
 
+static int read_into(int fd, char *data, size_t len)
+{
+	for (size_t at = 0; at < len;) {
+		ssize_t n = pread(fd, data + at, len - at, (off_t)at);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? err_from_errno(errno) : ERR_FORMAT;
+		at += (size_t)n;
+	}
+	return 0;
+}
+
 static int read_all(int fd, char **data, size_t *len)
 {
 	struct stat st;
@@ -134,19 +148,10 @@ static int read_all(int fd, char **data, size_t *len)
 		return ERR_FORMAT;
 	*len = (size_t)st.st_size;
 	*data = malloc(*len);
-	if (!*data)
-		return ERR_NOMEM;
-	for (size_t at = 0; at < *len;) {
-		ssize_t n = pread(fd, *data + at, *len - at, (off_t)at);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0) {
-			free(*data);
-			return n ? err_from_errno(errno) : ERR_FORMAT;
-		}
-		at += (size_t)n;
-	}
-	return 0;
+	int err = *data ? read_into(fd, *data, *len) : ERR_NOMEM;
+	if (err)
+		free(*data);
+	return err;
 }
 
 /* Takes the next string; NULL when there is none or no memory. */
@@ -181,10 +186,11 @@ static bool properties_are_plausible(const struct handoff *h)
 /* A bool is read as a byte first: one that is neither 0 nor 1 must not be read as a bool. */
 static bool is_plausible(const struct handoff *h)
 {
-	unsigned char adopt, produce;
+	unsigned char adopt, produce, confine;
 	memcpy(&adopt, &h->adopt, 1);
 	memcpy(&produce, &h->produce, 1);
-	return adopt <= 1 && produce <= 1 && properties_are_plausible(h) &&
+	memcpy(&confine, &h->confine, 1);
+	return adopt <= 1 && produce <= 1 && confine <= 1 && properties_are_plausible(h) &&
 	       (unsigned)h->log_level <= LOG_LEVEL_DEBUG &&
 	       (unsigned)h->on_lookup_failure <= ON_FAILURE_READY &&
 	       h->generation <= TABLE_GENERATION_MAX && h->partitions &&
@@ -215,6 +221,7 @@ int handoff_unpack(int fd, struct handoff *handoff)
 	int err = read_all(fd, &data, &len);
 	if (err)
 		return err;
+	must(data);
 	err = parse(data, len, handoff);
 	explicit_bzero(data, len);
 	free(data);

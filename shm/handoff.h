@@ -56,6 +56,7 @@ struct handoff {
 	bool produce; /* what is admitted here is written to the topic */
 	uint32_t produce_every_s;
 	uint64_t outbox_max; /* rows */
+	bool confine;	     /* see shm/confine.h */
 	char *run_dir;	     /* absolute */
 	char *topic;
 	char *zone;
@@ -91,6 +92,15 @@ struct control_message {
 	uint64_t generation;
 };
 #define CONTROL_MAGIC 0x54414c59
+
+/* --- a query process's last words ------------------------------------------------------------ */
+
+/* On the pipe that --last-words names: the store that it was reading when a signal killed it, ... */
+struct handoff_blame {
+	uint64_t generation;
+	uint32_t partition;
+	uint32_t signal; /* 0: it lives, but that store contradicts itself */
+};
 
 /* Exit codes of a worker. */
 #define EXIT_REBUILD 64 /* needs a new generation; the reason is in its stats */

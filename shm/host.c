@@ -92,6 +92,6 @@ uint64_t host_random(void)
 	do
 		n = getrandom(&value, sizeof(value), 0);
 	while (n < 0 && errno == EINTR);
-	must(n == (ssize_t)sizeof(value));
+	must_get(n == (ssize_t)sizeof(value));
 	return value;
 }

@@ -76,11 +76,22 @@ bool log_level_parse(const char *word, enum log_level *level)
 	return false;
 }
 
-/* Length of the printable UTF-8 character at `s`; 0: escape this byte. */
-static size_t printable(const unsigned char *s)
+/*
+ * Characters that show nothing and change what others look like: marks and overrides of
+ * direction, zero widths, line and paragraph separators, the byte order mark, tags.
+ */
+static bool invisible(unsigned long code)
 {
+	return code == 0x61c || (code >= 0x200b && code <= 0x200f) ||
+	       (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) ||
+	       code == 0xfeff || (code >= 0xe0000 && code <= 0xe007f);
+}
+
+unsigned log_printable(const char *text)
+{
+	const unsigned char *s = (const unsigned char *)text;
 	unsigned long code;
-	size_t n;
+	unsigned n;
 
 	if (s[0] < 0x80)
 		return s[0] >= 0x20 && s[0] != 0x7f;
@@ -88,14 +99,16 @@ static size_t printable(const unsigned char *s)
 		return 0;
 	n = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
 	code = s[0] & (0xff >> (n + 1));
-	for (size_t i = 1; i < n; i++) {
+	for (unsigned i = 1; i < n; i++) {
 		if ((s[i] & 0xc0) != 0x80)
 			return 0; /* a NUL stops it as well */
 		code = code << 6 | (s[i] & 0x3f);
 	}
 	if (code < 0xa0 || (code >= 0xd800 && code < 0xe000) || code > 0x10ffff)
 		return 0; /* C1 controls, surrogates, beyond Unicode */
-	return (n == 3 && code < 0x800) || (n == 4 && code < 0x10000) ? 0 : n;
+	if ((n == 3 && code < 0x800) || (n == 4 && code < 0x10000) || invisible(code))
+		return 0;
+	return n;
 }
 
 /*
@@ -104,16 +117,17 @@ static size_t printable(const unsigned char *s)
  */
 static size_t escape(char *out, size_t size, const char *from, bool quoted)
 {
-	const unsigned char *s = (const unsigned char *)from;
+	const char *s = from;
 	size_t len = 0, last_fit = 0; /* last_fit: where the mark still has room */
 	size_t mark = size > sizeof(cut_mark) ? sizeof(cut_mark) - 1 : 0;
 
 	while (*s) {
 		char piece[5] = "";
-		size_t n = printable(s), width = n;
+		size_t n = log_printable(s), width = n;
 
 		if (n == 0)
-			width = (size_t)snprintf(piece, sizeof(piece), "\\x%02x", *s);
+			width = (size_t)snprintf(
+				piece, sizeof(piece), "\\x%02x", (unsigned char)*s);
 		else if (quoted && (*s == '"' || *s == '\\'))
 			width = (size_t)snprintf(piece, sizeof(piece), "\\%c", *s);
 		else

@@ -9,8 +9,8 @@
  * (JOURNAL_STREAM unset) a line starts with an RFC 3339 UTC time with ms.
  *
  * A line is one write(2) of at most 1024 bytes, so lines of several processes
- * on one pipe do not mix.  Control characters and bytes that are not UTF-8 are
- * escaped (\xNN) in the whole line.  Thread safe.
+ * on one pipe do not mix.  Control characters, bytes that are not UTF-8 and what turns text
+ * round unseen are escaped (\xNN) in the whole line.  Thread safe.
  */
 #ifndef TALLY_SHM_LOG_H
 #define TALLY_SHM_LOG_H
@@ -45,6 +45,13 @@ struct log_limit {
 	unsigned swallowed;
 };
 bool log_limit_pass(struct log_limit *limit, unsigned every_ms, unsigned *suppressed);
+
+/*
+ * Length of the UTF-8 character at `text` when it can be shown as it is; 0: it must be escaped,
+ * since it is a control character (C0, DEL, C1), part of no character, or one that nobody sees
+ * and that turns text round (bidi) or breaks lines.
+ */
+unsigned log_printable(const char *text);
 
 /* A value for logfmt: quotes and escapes it when it has blanks, '=' or '"'.  Returns buf. */
 const char *log_quote(char *buf, unsigned size, const char *value);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "shm/err.h"
+#include "shm/fault.h"
 #include "shm/segment.h"
 
 #define ENDIAN_MARK 0x01020304u
@@ -69,10 +70,12 @@ int segment_create(int dirfd, const char *name, const struct segment_spec *spec,
 		return err;
 	if (unlinkat(dirfd, temporary, 0) && errno != ENOENT)
 		return err_from_errno(errno);
+	FAULT("segment.cleared");
 	int fd = openat(dirfd, temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 	if (fd < 0)
 		return err_from_errno(errno);
 	err = fill_new(fd, spec, mode, seg);
+	FAULT("segment.filled");
 	if (err)
 		unlinkat(dirfd, temporary, 0);
 	if (!err && fd_out)
@@ -88,6 +91,7 @@ int segment_publish(int dirfd, const char *name)
 	int err = temporary_name(temporary, name);
 	if (err)
 		return err;
+	FAULT("segment.whole");
 	return renameat(dirfd, temporary, dirfd, name) ? err_from_errno(errno) : 0;
 }
 

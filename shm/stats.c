@@ -48,6 +48,7 @@ static const char *const rebuild_words[REBUILD_REASONS] = {
 	[REBUILD_BEYOND_END] = "beyond_end",
 	[REBUILD_GAP] = "gap",
 	[REBUILD_CLOCK] = "clock",
+	[REBUILD_DEADLY] = "deadly",
 };
 
 const char *worker_phase_word(enum worker_phase phase)
@@ -75,18 +76,21 @@ static int lock_for(int fd, unsigned wait_ms)
 	return 0;
 }
 
-/* A predecessor's file: same size and head, else it is not one. */
-static int take_over(int fd, struct stats **out)
+/* A predecessor's file: same size, head and partition, else it is not one. */
+static int take_over(int fd, uint32_t partition, struct stats **out)
 {
 	struct stat st;
 	if (fstat(fd, &st))
 		return err_from_errno(errno);
 	if (!S_ISREG(st.st_mode) || st.st_size != (off_t)sizeof(struct stats))
 		return ERR_FORMAT;
-	void *map = mmap(NULL, sizeof(struct stats), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	struct stats *map =
+		mmap(NULL, sizeof(struct stats), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED)
 		return err_from_errno(errno);
 	int err = segment_check(map, sizeof(struct stats), &spec);
+	if (!err && map->partition != partition)
+		err = ERR_FORMAT;
 	if (err)
 		munmap(map, sizeof(struct stats));
 	else
@@ -94,12 +98,13 @@ static int take_over(int fd, struct stats **out)
 	return err;
 }
 
-static int create_new(int dirfd, struct stats **out, int *fd)
+static int create_new(int dirfd, uint32_t partition, struct stats **out, int *fd)
 {
 	struct segment seg;
 	int err = segment_create(dirfd, STATS_NAME, &spec, 0640, &seg, fd);
 	if (err)
 		return err;
+	((struct stats *)seg.map)->partition = partition; /* before anybody can find it */
 	/* Nobody can hold a file that has just been made: this never waits. */
 	err = lock_for(*fd, 0);
 	if (!err)
@@ -112,14 +117,15 @@ static int create_new(int dirfd, struct stats **out, int *fd)
 	return err;
 }
 
-static int open_existing(int dirfd, unsigned wait_ms, struct stats **out, int *fd)
+static int open_existing(
+	int dirfd, uint32_t partition, unsigned wait_ms, struct stats **out, int *fd)
 {
 	*fd = openat(dirfd, STATS_NAME, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (*fd < 0)
 		return err_from_errno(errno);
 	int err = lock_for(*fd, wait_ms);
 	if (!err)
-		err = take_over(*fd, out);
+		err = take_over(*fd, partition, out);
 	if (err)
 		close(*fd);
 	return err;
@@ -128,13 +134,12 @@ static int open_existing(int dirfd, unsigned wait_ms, struct stats **out, int *f
 int stats_create(int dirfd, uint32_t partition, uint64_t generation, unsigned wait_ms,
 	struct stats **stats, int *fd)
 {
-	int err = open_existing(dirfd, wait_ms, stats, fd);
+	int err = open_existing(dirfd, partition, wait_ms, stats, fd);
 	/* Of another version, and nobody holds it: its counters are in the store too. */
 	if (err == ERR_NOT_FOUND || err == ERR_FORMAT)
-		err = create_new(dirfd, stats, fd);
+		err = create_new(dirfd, partition, stats, fd);
 	if (err)
 		return err;
-	(*stats)->partition = partition;
 	stats_set(*stats, generation, generation);
 	stats_set(*stats, pid, getpid());
 	stats_set(*stats, phase, PHASE_STARTING);

@@ -23,7 +23,7 @@
 #include "shm/segment.h"
 
 #define STATS_NAME    "stats"
-#define STATS_VERSION 2
+#define STATS_VERSION 3
 
 enum worker_phase {
 	PHASE_STARTING,	 /* has its handoff */
@@ -45,7 +45,8 @@ enum worker_flag {
 	FLAG_CLOCK_OFF = 8,   /* wall time has stepped */
 	FLAG_LEASE_OVER = 16, /* no commits */
 	FLAG_BAD_BATCH = 32,  /* the broker's data cannot be read at the current offset */
-	FLAG_UNWRITTEN = 64   /* what was admitted cannot be written to Kafka: kept, tried again */
+	FLAG_UNWRITTEN = 64,  /* what was admitted cannot be written to Kafka: kept, tried again */
+	FLAG_OLD_READER = 128 /* a reader keeps old pages from being used again: see reader_pid */
 };
 
 /* clang-format off */
@@ -96,7 +97,9 @@ enum worker_flag {
 	X(rated)	    /* keys of UpdateRates */ \
 	X(sent)		    /* records handed to the producer */ \
 	X(confirmed)	    /* by the broker */ \
-	X(send_errors)	    /* producers given up */
+	X(send_errors)	    /* producers given up */ \
+	X(reader_pid)	    /* the oldest reader's; 0 = nobody reads an older transaction */ \
+	X(in_store)	    /* 1: it died by a signal inside of a transaction of its store */
 /* clang-format on */
 
 struct stats {
@@ -106,7 +109,7 @@ struct stats {
 	STATS_FIELDS(X)
 #undef X
 	_Atomic uint64_t skipped[SKIP_REASONS]; /* by enum skip_reason */
-	uint64_t reserved[9];
+	uint64_t reserved[7];
 };
 _Static_assert(sizeof(struct stats) % 8 == 0, "file format");
 
@@ -130,6 +133,7 @@ enum rebuild_reason {
 	REBUILD_BEYOND_END,  /* the log ends before our offset */
 	REBUILD_GAP,	     /* records we had not read are gone, and were young enough to count */
 	REBUILD_CLOCK,	     /* wall time has gone back for good */
+	REBUILD_DEADLY,	     /* who reads or writes it dies of it */
 	REBUILD_REASONS
 };
 const char *rebuild_reason_word(enum rebuild_reason reason);

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "shm/err.h"
+#include "shm/fault.h"
 #include "shm/log.h"
 
 #define DATA_NAME      "data.mdb"
@@ -170,11 +171,20 @@ static int store_attach(struct store *store, off_t size_before)
 	return 0;
 }
 
+static bool stat_file(const char *dir, const char *name, struct stat *st)
+{
+	char path[4096];
+
+	return snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path) &&
+	       lstat(path, st) == 0;
+}
+
 int store_open_writer(
 	const char *path, uint64_t map_bytes, uint32_t readers_max, struct store **out)
 {
 	struct store *store;
-	off_t data_size = 0, lock_size;
+	struct stat lock;
+	off_t data_size = 0, lock_size = 0;
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	int err, rc;
 
@@ -185,12 +195,19 @@ int store_open_writer(
 	if (!err)
 		err = prepare_file(path, LOCK_NAME, 0660,
 			LOCK_HEAD_SIZE + (off_t)readers_max * LOCK_SLOT_SIZE, &lock_size);
+	if (!err && data_size > 0 && lock_size == 0)
+		err = ERR_CORRUPT;
+	if (!err && !stat_file(path, LOCK_NAME, &lock))
+		err = err_from_errno(errno);
 	if (err)
 		return err;
+	FAULT("store.prepared");
 	store = calloc(1, sizeof(*store));
 	if (!store)
 		return ERR_NOMEM;
 	store->writer = true;
+	store->lock_dev = lock.st_dev;
+	store->lock_ino = lock.st_ino;
 	rc = mdb_env_create(&store->env);
 	if (rc == 0)
 		rc = mdb_env_set_mapsize(store->env, map_bytes / page * page);
@@ -199,11 +216,27 @@ int store_open_writer(
 	if (rc == 0)
 		rc = mdb_env_open(store->env, path,
 			MDB_WRITEMAP | MDB_NOSYNC | MDB_NOMETASYNC | MDB_NOTLS, 0640);
+	FAULT("store.opened");
 	err = rc ? store_error(store, "env_open", rc) : store_attach(store, data_size);
 	if (err)
 		store_close(&store);
 	*out = store;
 	return err;
+}
+
+bool store_is_in_place(const struct store *store, const char *path)
+{
+	struct stat data, lock, ours;
+	MDB_envinfo info;
+
+	/* A call that fails for another reason says nothing: the next look will. */
+	if (!stat_file(path, DATA_NAME, &data) || !stat_file(path, LOCK_NAME, &lock))
+		return errno != ENOENT && errno != ENOTDIR;
+	if (fstat(store->fd, &ours) != 0 || mdb_env_info(store->env, &info) != 0)
+		return true;
+	return data.st_dev == ours.st_dev && data.st_ino == ours.st_ino &&
+	       lock.st_dev == store->lock_dev && lock.st_ino == store->lock_ino &&
+	       (uint64_t)ours.st_size / store->page_size > info.me_last_pgno;
 }
 
 /* Both files must be there: LMDB would make a second lock file for a store that has lost its own.
@@ -242,6 +275,7 @@ int store_open_reader(const char *path, struct store **out)
 		rc = mdb_env_create(&store->env);
 		if (rc == 0)
 			rc = mdb_env_open(store->env, path, MDB_RDONLY | MDB_NOTLS, 0660);
+		FAULT("reader.opened");
 		err = rc ? store_error(store, "env_open", rc) : store_attach(store, 0);
 		if (!err)
 			break;

@@ -56,6 +56,7 @@ struct store_facts {
 	uint64_t free_pages;	/* pages on the free list, as of the last commit */
 	uint64_t last_txn;	/* id */
 	uint64_t oldest_reader; /* id of the oldest one that a reader holds; last_txn when none */
+	uint32_t oldest_pid;	/* whose that is; 0 = nobody's */
 	uint32_t readers;	/* slots taken, idle ones included */
 	uint32_t readers_max;
 	uint32_t page_size;
@@ -65,7 +66,8 @@ struct store_facts {
  * Opens for writing, creates when empty.  `path` is the generation directory;
  * it must exist.  Files get mode 0640 (data) and 0660 (lock), whatever the
  * umask says.  map_bytes: address space, sparse.  The map is MADV_DONTDUMP.
- * ERR_FULL, ERR_CORRUPT (not an LMDB file, wrong version), ERR_ACCESS, ERR_IO.
+ * ERR_FULL, ERR_CORRUPT (not an LMDB file, wrong version, a store that has lost its lock
+ * file: readers may still have it, and with another one nobody minds them), ERR_ACCESS, ERR_IO.
  */
 int store_open_writer(
 	const char *path, uint64_t map_bytes, uint32_t readers_max, struct store **out);
@@ -77,6 +79,12 @@ int store_open_writer(
 int store_open_reader(const char *path, struct store **out);
 
 void store_close(struct store **store);
+
+/*
+ * Writer: both files still lie in `path`, and data.mdb is as long as it has to be.  Readers that
+ * come find no store otherwise, or another one, and what is beyond the end of a file is a SIGBUS.
+ */
+bool store_is_in_place(const struct store *store, const char *path);
 
 /*
  * Write transactions: one at a time.  Read transactions: any number, short, on
@@ -115,6 +123,13 @@ void store_put(struct store_txn *txn, struct store_bytes key, struct store_bytes
 void store_put_current(struct store_txn *txn, struct store_bytes key, struct store_bytes value);
 
 void store_delete(struct store_txn *txn, struct store_bytes key); /* absent: no error */
+
+/*
+ * This thread is inside of a transaction: what it dies of now, the store is to
+ * blame for (pages have no checksums: LMDB follows what stands in them).  For
+ * handlers of signals.
+ */
+bool store_in_use(void);
 
 /* Frees slots of readers that died.  Once a second. */
 void store_check_readers(struct store *store);

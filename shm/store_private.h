@@ -10,6 +10,7 @@
 
 #include <lmdb.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include "shm/store.h"
 
@@ -18,6 +19,8 @@ struct store {
 	MDB_dbi dbi;
 	int fd; /* LMDB's, of data.mdb */
 	bool writer;
+	dev_t lock_dev; /* of lock.mdb, as a writer found it */
+	ino_t lock_ino;
 	uint32_t page_size;
 	uint64_t last_txn; /* writer: the one committed last */
 	uint64_t reserved; /* bytes from the start of the file that we know have blocks */

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "shm/err.h"
+#include "shm/fault.h"
 
 #define RESERVE_STEP 64 /* pages: small transactions do not call fallocate each time */
 #define FREE_LIST    0	/* LMDB's number for its database of free pages */
@@ -29,6 +30,7 @@
 
 struct reader_facts {
 	uint32_t slots;
+	int oldest_pid; /* 0 = none reads */
 	size_t oldest;
 };
 
@@ -42,8 +44,10 @@ static int read_reader_line(const char *line, void *arg)
 	n = sscanf(line, "%d %*x %zu", &pid, &txnid);
 	if (n >= 1)
 		facts->slots++;
-	if (n == 2 && txnid < facts->oldest)
+	if (n == 2 && txnid < facts->oldest) {
 		facts->oldest = txnid;
+		facts->oldest_pid = pid;
+	}
 	return 0;
 }
 
@@ -153,9 +157,11 @@ void store_reserve(struct store_txn *txn, const struct store_need *need)
 	end = end_needed(txn, *need, &info);
 	if (end <= store->reserved)
 		return;
+	FAULT("store.reserving");
 	errnum = end + step <= info.me_mapsize ? reserve_to(store, end + step) : ENOSPC;
 	if (errnum != 0)
 		errnum = reserve_to(store, end);
+	FAULT("store.reserved");
 	if (errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG)
 		txn->err = ERR_FULL;
 	else if (errnum != 0)
@@ -187,6 +193,8 @@ void store_facts(struct store *store, struct store_facts *facts)
 		.last_txn = info.me_last_txnid,
 		.oldest_reader =
 			readers.oldest < info.me_last_txnid ? readers.oldest : info.me_last_txnid,
+		.oldest_pid =
+			readers.oldest < info.me_last_txnid ? (uint32_t)readers.oldest_pid : 0,
 		.readers = readers.slots,
 		.readers_max = info.me_maxreaders,
 		.page_size = store->page_size,

@@ -18,11 +18,19 @@
 
 #include "shm/check.h"
 #include "shm/err.h"
+#include "shm/fault.h"
 
 #define RESIZE_TRIES 100
 #define RESIZING     0x40000000 /* in store.active: nobody may begin */
 
 enum idle_state { IDLE_NONE, IDLE_MOVING, IDLE_HERE };
+
+static _Thread_local int transactions; /* of this thread, begun and not ended */
+
+bool store_in_use(void)
+{
+	return transactions > 0;
+}
 
 void store_txn_fail(struct store_txn *txn, const char *what, int rc)
 {
@@ -58,11 +66,15 @@ void store_begin(struct store_txn *txn, struct store *store)
 
 	must(store->writer);
 	*txn = (struct store_txn){.store = store, .write = true};
+	transactions++;
 	if (store->last_txn == 0)
 		store->last_txn = last_committed(store);
 	store_txn_fail(txn, "txn_begin", mdb_txn_begin(store->env, NULL, 0, &handle));
 	txn->txn = handle;
-	if (handle && !follows_the_last(store, handle))
+	FAULT("store.begun");
+	if (!handle)
+		transactions--;
+	else if (!follows_the_last(store, handle))
 		txn->err = ERR_CORRUPT;
 }
 
@@ -148,10 +160,12 @@ void store_begin_read(struct store_txn *txn, struct store *store)
 		store->idle_cursor = NULL;
 		atomic_store(&store->idle, IDLE_NONE);
 	}
+	transactions++;
 	rc = begin_read_handle(store, &handle);
 	if (rc == 0 && cursor)
 		rc = mdb_cursor_renew(handle, cursor);
 	if (rc != 0) {
+		transactions--;
 		drop_read_handle(handle, cursor);
 		atomic_fetch_sub(&store->active, 1);
 		store_txn_fail(txn, "txn_begin", rc);
@@ -159,11 +173,13 @@ void store_begin_read(struct store_txn *txn, struct store *store)
 	}
 	txn->txn = handle;
 	txn->cursor = cursor;
+	FAULT("read.begun");
 }
 
 static void end_read(struct store_txn *txn)
 {
 	struct store *store = txn->store;
+	FAULT("read.ending");
 
 	if (move_idle(store, IDLE_NONE)) {
 		mdb_txn_reset(txn->txn);
@@ -184,6 +200,7 @@ void store_abort(struct store_txn *txn)
 		end_read(txn);
 	else
 		mdb_txn_abort(txn->txn); /* closes its cursor */
+	transactions--;
 	txn->txn = txn->cursor = NULL;
 }
 
@@ -196,7 +213,10 @@ int store_commit(struct store_txn *txn)
 		return txn->err;
 	}
 	txn->txn = txn->cursor = NULL;
+	FAULT("store.commit");
 	store_txn_fail(txn, "txn_commit", mdb_txn_commit(handle));
+	FAULT("store.committed");
+	transactions--;
 	if (!txn->err)
 		txn->store->last_txn = last_committed(txn->store);
 	return txn->err;

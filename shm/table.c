@@ -21,6 +21,7 @@
 
 #include "shm/check.h"
 #include "shm/err.h"
+#include "shm/fault.h"
 #include "shm/table.h"
 
 #define MAGIC "TALLYTAB"
@@ -141,6 +142,7 @@ int table_install(int dirfd, struct table *table)
 {
 	must(table->segment.map);
 	retire_old(dirfd);
+	FAULT("table.retired");
 	return segment_publish(dirfd, TABLE_NAME);
 }
 

@@ -173,6 +173,7 @@ struct tally_partition {
 	uint64_t gaps, gap_offsets, streams_stored, swept, policy_overflow, quarantined, outbox;
 	uint64_t commit_ns_last, commit_ns_max;
 	uint64_t store_bytes, map_bytes, readers, reader_lag, lookup_errors;
+	uint64_t reader_pid; /* of the oldest reader, when reader_lag is not 0 */
 	/* Of its process: streams that were asked about, by what became of them, ... */
 	uint64_t asked_known, asked_new, asked_rejected, asked_failed;
 	uint64_t touched; /* accepted from the map by a query process */

@@ -86,6 +86,7 @@ struct usage_identity {
 	uint32_t partition, partitions;
 	uint32_t window_minutes;
 	uint32_t read_uncommitted; /* aborted records were counted, too */
+	uint32_t reserved;	   /* 0; it is compared and stored as bytes: no holes */
 	uint64_t generation;
 	uint8_t boot_id[HOST_BOOT_ID_SIZE];
 	char cluster[64]; /* Kafka cluster id; "" = not known when it was made: matches any */

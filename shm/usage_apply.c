@@ -68,7 +68,7 @@ static void rows_grow(struct rows *rows, uint32_t window)
 	rows->size = window_row_size(window);
 	rows->slab = reallocarray(rows->slab, cap, rows->size);
 	rows->row = reallocarray(rows->row, cap, sizeof(*rows->row));
-	must(rows->slab != NULL && rows->row != NULL);
+	must_get(rows->slab != NULL && rows->row != NULL);
 	rows->cap = cap;
 	for (size_t i = 0; i < rows->n; i++)
 		window_row_map(&rows->row[i], rows->slab + i * rows->size, window);

@@ -33,7 +33,7 @@ void *array_grow(void *array, size_t *cap, size_t n, size_t size)
 	while (new_cap < n)
 		new_cap *= 2;
 	array = reallocarray(array, new_cap, size);
-	must(array != NULL);
+	must_get(array != NULL);
 	*cap = new_cap;
 	return array;
 }
@@ -253,7 +253,7 @@ void batch_sort(struct batch *batch)
 	if (batch->spare_cap < batch->cap) {
 		free(batch->spare);
 		batch->spare = reallocarray(NULL, batch->cap, sizeof(*batch->spare));
-		must(batch->spare != NULL);
+		must_get(batch->spare != NULL);
 		batch->spare_cap = batch->cap;
 	}
 	tenant_bits = bits_of(highest_tenant(batch));

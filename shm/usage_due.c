@@ -104,6 +104,7 @@ static void load(struct usage *usage)
 		if (block)
 			load_block(usage, tenant, block);
 	}
+	usage->due.loaded = !txn.err; /* else they are read again when they are next needed */
 	store_abort(&txn);
 }
 

@@ -60,7 +60,7 @@ static void table_rebuild(struct names *names)
 	free(names->by_id);
 	names->table = calloc(size, sizeof(*names->table));
 	names->by_id = calloc(size, sizeof(*names->by_id));
-	must(names->table != NULL && names->by_id != NULL);
+	must_get(names->table != NULL && names->by_id != NULL);
 	names->table_size = size;
 	for (size_t i = 0; i < names->n; i++)
 		table_insert(names, (uint32_t)i);

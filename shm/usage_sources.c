@@ -50,7 +50,7 @@ static void table_rebuild(struct sources *sources)
 		size *= 2;
 	free(sources->table);
 	sources->table = calloc(size, sizeof(*sources->table));
-	must(sources->table != NULL);
+	must_get(sources->table != NULL);
 	sources->table_size = size;
 	for (size_t i = 0; i < sources->n; i++)
 		table_insert(sources, i);
@@ -177,7 +177,7 @@ static void mark_excess(struct sources *sources, size_t excess)
 	uint32_t *seen = reallocarray(NULL, sources->n, sizeof(*seen)), limit;
 	size_t n = 0, below = 0;
 
-	must(seen != NULL);
+	must_get(seen != NULL);
 	for (size_t i = 0; i < sources->n; i++)
 		if (!sources->sources[i].is_spent)
 			seen[n++] = sources->sources[i].now.seen_s;
@@ -260,7 +260,7 @@ static void forget_spent(struct sources *sources)
 		sources->cap = 2 * (kept + TABLE_MIN);
 		sources->sources =
 			reallocarray(sources->sources, sources->cap, sizeof(*sources->sources));
-		must(sources->sources != NULL);
+		must_get(sources->sources != NULL);
 	}
 	sources->table_size = 0;
 	table_rebuild(sources);

@@ -12,11 +12,12 @@
 #define CRASHES_BEFORE_ONE_BY_ONE 2
 #define CRASHES_BEFORE_QUARANTINE 3
 #define OPENINGS_BEFORE_REBUILD	  3
+#define IN_STORE_BEFORE_REBUILD	  3
 
 static bool counts(int signal)
 {
 	return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE ||
-	       signal == SIGABRT;
+	       signal == SIGABRT || signal == SIGSYS; /* a call that is forbidden */
 }
 
 static uint32_t back_off(unsigned deaths, const struct crash_limits *limits)
@@ -25,6 +26,16 @@ static uint32_t back_off(unsigned deaths, const struct crash_limits *limits)
 	for (unsigned i = 1; i < deaths && wait < limits->max_ms; i++)
 		wait *= 2;
 	return wait > limits->max_ms ? limits->max_ms : (uint32_t)wait;
+}
+
+/* A page of the store, or a record that kills when it is applied?  A new store tells. */
+static bool store_is_deadly(struct crash *crash, const struct crash_death *death)
+{
+	if (!death->in_store || ++crash->in_store < IN_STORE_BEFORE_REBUILD ||
+		(death->in_hand && death->in_hand == crash->renewed_for))
+		return false;
+	crash->renewed_for = death->in_hand;
+	return true;
 }
 
 /*
@@ -66,10 +77,12 @@ enum crash_verdict crash_judge(struct crash *crash, const struct crash_death *de
 		crash->suspect = death->in_hand;
 	if (crash->crashes >= CRASHES_BEFORE_ONE_BY_ONE)
 		crash->one_by_one = true;
+	if (store_is_deadly(crash, death))
+		return CRASH_REBUILD;
 	if (crash->crashes < CRASHES_BEFORE_QUARANTINE || !same)
 		return CRASH_RETRY;
 	*offset = (int64_t)death->in_hand - 1;
-	crash->crashes = 0;
+	crash->crashes = crash->in_store = 0;
 	crash->in_hand = 0; /* suspect stays: batches of one until it is past it */
 	return CRASH_QUARANTINE;
 }

@@ -8,7 +8,9 @@
  * exactly one; the third or a later death with the same offset in hand as the
  * one before quarantines that offset: a poison record costs one record.
  * A worker that crashes while it opens its store, or gives up there three times
- * in a row, gets a new generation.
+ * in a row, gets a new generation.  So does one that has died three times inside of a
+ * transaction: pages have no checksums, and whoever meets a bad one dies of it.  When the
+ * new store kills it at the same offset, the record is to blame after all.
  */
 #ifndef TALLY_SUPERVISOR_CRASH_H
 #define TALLY_SUPERVISOR_CRASH_H
@@ -17,18 +19,21 @@
 #include <stdint.h>
 
 struct crash {
-	unsigned deaths;   /* in a row without progress, of any kind */
-	unsigned crashes;  /* of those that count, in this series */
-	uint64_t stored;   /* next offset + 1 at the last death; 0 = nothing stored */
-	uint64_t in_hand;  /* offset + 1 in hand at the last counted death; 0 = none */
-	uint64_t suspect;  /* highest in_hand of the series: passing it ends the series */
-	bool one_by_one;   /* batches of one */
-	unsigned openings; /* exits in a row while it opened its store */
+	unsigned deaths;      /* in a row without progress, of any kind */
+	unsigned crashes;     /* of those that count, in this series */
+	uint64_t stored;      /* next offset + 1 at the last death; 0 = nothing stored */
+	uint64_t in_hand;     /* offset + 1 in hand at the last counted death; 0 = none */
+	uint64_t suspect;     /* highest in_hand of the series: passing it ends the series */
+	bool one_by_one;      /* batches of one */
+	unsigned openings;    /* exits in a row while it opened its store */
+	unsigned in_store;    /* deaths that count inside of this store, since it was made */
+	uint64_t renewed_for; /* offset + 1 in hand when a store was renewed for such deaths */
 };
 
 struct crash_death {
 	int signal;	  /* 0 = it exited */
 	bool opening;	  /* it died while it opened its store */
+	bool in_store;	  /* ... or inside of a transaction */
 	uint64_t stored;  /* as in its stats: next offset + 1, 0 = none */
 	uint64_t in_hand; /* as in its stats: offset + 1, 0 = none */
 };

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "shm/check.h"
+#include "shm/fault.h"
 #include "shm/host.h"
 #include "shm/log.h"
 #include "supervisor/lease.h"
@@ -65,7 +66,9 @@ static void check_released(struct fleet *fleet)
 		return;
 	while (fleet->unacknowledged) {
 		fleet->unacknowledged--;
+		FAULT("released.begin");
 		fleet->opt.released(fleet->opt.arg);
+		FAULT("released.done");
 	}
 }
 
@@ -185,10 +188,12 @@ void fleet_assigned(struct fleet *fleet, const uint32_t *list, size_t n, bool fu
 {
 	must(fleet->partitions);
 	atomic_fetch_add(&table_head_mut(fleet->opt.table)->rebalances, 1);
+	FAULT("assigned.begin");
 	for (size_t i = 0; i < n; i++)
 		part_event(&fleet->parts[list[i]], ON_ASSIGNED);
 	if (full)
 		drop_absent(fleet, list, n);
+	FAULT("assigned.done");
 	start_grace(fleet);
 	fleet_ask_anew(fleet); /* growth is what rebalances a group, too */
 }
@@ -201,7 +206,9 @@ static void on_grace(struct ev_loop *loop, ev_timer *w, int revents)
 	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
 		if (fleet->parts[p].life == LIFE_PARKED || fleet->parts[p].life == LIFE_PARKING)
 			part_event(&fleet->parts[p], ON_GRACE);
+	FAULT("grace.begin");
 	unsigned n = rundir_evict_leftovers(fleet->opt.rundir);
+	FAULT("grace.evicted");
 	if (n)
 		log_info("leftover.evicted", "generations=%u", n);
 }
@@ -227,6 +234,7 @@ void fleet_revoked(struct fleet *fleet, const uint32_t *list, size_t n, enum gro
 	if (loss == GROUP_LOSS)
 		atomic_fetch_add(&table_head_mut(fleet->opt.table)->lost_events, 1);
 	fleet->unacknowledged++;
+	FAULT("revoked.begin");
 	if (loss != GROUP_REVOKED) { /* the grace starts anew, at the assignment after this */
 		ev_timer_stop(fleet->opt.loop, &fleet->grace);
 		fleet->grace_wanted = true;
@@ -240,6 +248,7 @@ void fleet_revoked(struct fleet *fleet, const uint32_t *list, size_t n, enum gro
 	for (size_t i = 0; i < n; i++)
 		part_event(&fleet->parts[list[i]], event);
 	fleet->busy--;
+	FAULT("revoked.told");
 	fleet_changed(fleet);
 	fleet_ask_topic(fleet); /* it may have been made anew */
 }
@@ -276,6 +285,7 @@ void fleet_contact(struct fleet *fleet, uint64_t boot_ns)
 		return;
 	fleet->spoke_again = 0;
 	fleet->lease = lease_until(boot_ns, &terms);
+	FAULT("contact.leased");
 	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
 		part_renew(&fleet->parts[p]);
 }
@@ -339,6 +349,7 @@ void fleet_status(const struct fleet *fleet, struct fleet_status *status)
 void fleet_stop(struct fleet *fleet)
 {
 	fleet->stopping = true;
+	FAULT("stop.begin");
 	fleet->busy++;
 	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
 		part_event(&fleet->parts[p], ON_STOP);
@@ -366,7 +377,7 @@ static void init_timer(ev_timer *timer, void (*cb)(struct ev_loop *, ev_timer *,
 void fleet_new(const struct fleet_options *options, struct fleet **out)
 {
 	struct fleet *fleet = calloc(1, sizeof *fleet);
-	must(fleet);
+	must_get(fleet);
 	fleet->opt = *options;
 	fleet->grace_wanted = true; /* leftovers of the last run wait for the first assignment */
 	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)

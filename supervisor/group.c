@@ -11,6 +11,7 @@
  *
  * Runs in: supervisor.  Blocks in: group_free, up to 2 s when the broker is silent.
  */
+#include <errno.h>
 #include <librdkafka/rdkafka.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +48,7 @@ struct group {
 	bool subscribed, member, closing, closed, fatal;
 	bool assigned; /* an assignment has come, once at least */
 	uint64_t polled_at;
+	uint64_t contact;	/* CLOCK_BOOTTIME of the latest one that was told */
 	uint64_t boot_ahead_ns; /* CLOCK_BOOTTIME - CLOCK_MONOTONIC when we last looked */
 	uint64_t stats_at;	/* CLOCK_BOOTTIME ns of the last statistics */
 	enum group_state shown;
@@ -67,14 +69,35 @@ static bool is_cooperative(const struct group *group)
 	return protocol && !strcmp(protocol, "COOPERATIVE");
 }
 
-static void report(rd_kafka_error_t *error, const char *what)
+/* What the member cannot do without: the client would wait for it for ever. */
+static void give_up(struct group *group, const char *what, const char *error)
+{
+	char why[300], quoted[400];
+	if (group->fatal)
+		return;
+	group->fatal = true;
+	snprintf(why, sizeof why, "%s: %s", what, error);
+	if (group->closing && !group->closed) {
+		log_warn("group.close_failed", "error=%s", log_quote(quoted, sizeof quoted, why));
+		group->closed = true;
+		group->on.closed(group->on.arg);
+	} else {
+		group->on.fatal(group->on.arg, why, false);
+	}
+}
+
+static void check_error(struct group *group, rd_kafka_error_t *error, const char *what)
 {
 	if (!error)
 		return;
-	char text[256];
-	log_error("group.answer_failed", "answer=%s error=%s", what,
-		log_quote(text, sizeof text, rd_kafka_error_string(error)));
+	give_up(group, what, rd_kafka_error_string(error));
 	rd_kafka_error_destroy(error);
+}
+
+static void check_code(struct group *group, rd_kafka_resp_err_t err, const char *what)
+{
+	if (err)
+		give_up(group, what, rd_kafka_err2str(err));
 }
 
 /* The empty list: accepted, and nothing is fetched. */
@@ -82,9 +105,10 @@ static void answer_assign(struct group *group)
 {
 	rd_kafka_topic_partition_list_t *none = rd_kafka_topic_partition_list_new(0);
 	if (is_cooperative(group))
-		report(rd_kafka_incremental_assign(group->rk, none), "incremental_assign");
+		check_error(
+			group, rd_kafka_incremental_assign(group->rk, none), "incremental_assign");
 	else
-		rd_kafka_assign(group->rk, none);
+		check_code(group, rd_kafka_assign(group->rk, none), "assign");
 	rd_kafka_topic_partition_list_destroy(none);
 }
 
@@ -92,9 +116,10 @@ static void answer_revoke(struct group *group)
 {
 	rd_kafka_topic_partition_list_t *none = rd_kafka_topic_partition_list_new(0);
 	if (is_cooperative(group))
-		report(rd_kafka_incremental_unassign(group->rk, none), "incremental_unassign");
+		check_error(group, rd_kafka_incremental_unassign(group->rk, none),
+			"incremental_unassign");
 	else
-		rd_kafka_assign(group->rk, NULL);
+		check_code(group, rd_kafka_assign(group->rk, NULL), "assign");
 	rd_kafka_topic_partition_list_destroy(none);
 }
 
@@ -148,7 +173,10 @@ static void on_assign(struct group *group, const uint32_t *list, size_t n)
 	bool full = !is_cooperative(group);
 	log_info("group.assign", "partitions=%zu protocol=%s", n, full ? "eager" : "cooperative");
 	answer_assign(group);
-	group->member = group->assigned = true;
+	group->assigned = true;
+	if (group->fatal)
+		return;
+	group->member = true;
 	show(group, GROUP_MEMBER);
 	if (!group->closing)
 		group->on.assigned(group->on.arg, list, n, full);
@@ -222,12 +250,16 @@ static void on_stats(struct group *group, rd_kafka_event_t *event)
 {
 	const char *json = rd_kafka_event_stats(event);
 	uint64_t contact, now = host_boot_ns(), ahead = now - monotonic_ns();
+	uint64_t session = (uint64_t)group->config->session_timeout_ms * 1000000;
 	bool joining, regular = now - group->stats_at < 3 * STATS_MS(group->config) * 1000000;
-	/* Fresh from being frozen, a join that seems to be under way may long be over. */
+	/* A join keeps a session that lives; it is no sign of one that may have ended.  And fresh
+	 * from being frozen, one that seems to be under way may long be over. */
 	if (json &&
 		lease_contact(json, strlen(json), group->config->session_timeout_ms, &contact,
 			&joining) &&
-		(regular || !joining)) {
+		(!joining || (regular && now - group->contact < session))) {
+		if (contact + group->boot_ahead_ns > group->contact)
+			group->contact = contact + group->boot_ahead_ns;
 		group->on.contact(group->on.arg, contact + group->boot_ahead_ns);
 		if (group->member && is_over(group))
 			show(group, GROUP_MEMBER);
@@ -253,10 +285,22 @@ static void on_fatal(struct group *group)
 	group->on.fatal(group->on.arg, line, err == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID);
 }
 
+/* The client does not try again to start a thread that it needs. */
+static void on_no_threads(struct group *group, const char *text)
+{
+	char line[400];
+	snprintf(line, sizeof line, "%s; %s", text, err_advice(EAGAIN));
+	group->on.fatal(group->on.arg, line, false);
+}
+
 static void on_error(struct group *group, rd_kafka_event_t *event)
 {
 	rd_kafka_resp_err_t err = rd_kafka_event_error(event);
 	enum group_state state;
+	if (err == RD_KAFKA_RESP_ERR__CRIT_SYS_RESOURCE) {
+		on_no_threads(group, rd_kafka_event_error_string(event));
+		return;
+	}
 	if (rd_kafka_event_error_is_fatal(event) || err == RD_KAFKA_RESP_ERR__FATAL) {
 		on_fatal(group);
 		return;
@@ -360,10 +404,10 @@ static void subscribe(struct group *group)
 	rd_kafka_topic_partition_list_add(list, group->config->topic, RD_KAFKA_PARTITION_UA);
 	rd_kafka_resp_err_t err = rd_kafka_subscribe(group->rk, list);
 	rd_kafka_topic_partition_list_destroy(list);
-	if (err)
-		log_error("group.subscribe_failed", "error=%s", rd_kafka_err2name(err));
-	group->subscribed = !err;
-	show(group, GROUP_JOINING);
+	group->subscribed = true;
+	check_code(group, err, "subscribe");
+	if (!err)
+		show(group, GROUP_JOINING);
 }
 
 void group_ask_topic(struct group *group)
@@ -427,9 +471,14 @@ static int open_member(struct group *group, rd_kafka_conf_t *conf, char why[512]
 	}
 	/* Tokens are renewed in a thread of librdkafka's: our queue carries events, not callbacks. */
 	rd_kafka_error_destroy(rd_kafka_sasl_background_callbacks_enable(group->rk));
-	rd_kafka_poll_set_consumer(group->rk);
+	rd_kafka_resp_err_t err = rd_kafka_poll_set_consumer(group->rk);
 	group->queue = rd_kafka_queue_get_consumer(group->rk);
-	rd_kafka_set_log_queue(group->rk, group->queue);
+	if (!err)
+		err = rd_kafka_set_log_queue(group->rk, group->queue);
+	if (err) {
+		snprintf(why, 512, "cannot start the Kafka client: %s", rd_kafka_err2str(err));
+		return ERR_IO;
+	}
 	group->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (group->fd < 0 || topic_watch(group->rk, group->config->topic, &group->topic)) {
 		snprintf(why, 512, "cannot start the Kafka client: out of threads or descriptors");
@@ -446,7 +495,7 @@ int group_start(const struct config *config, struct ev_loop *loop,
 	if (!conf)
 		return ERR_INVALID;
 	struct group *group = calloc(1, sizeof *group);
-	must(group);
+	must_get(group);
 	group->config = config;
 	group->on = *events;
 	group->loop = loop;
@@ -477,15 +526,21 @@ static void take_credential(void *arg, const char *name, const char *value)
 void group_renew_credentials(struct group *group)
 {
 	struct credentials c = {NULL, NULL};
+	char text[256];
 	group_worker_properties(group->config, take_credential, &c);
-	if (c.username && c.password)
-		report(rd_kafka_sasl_set_credentials(group->rk, c.username, c.password),
-			"sasl_set_credentials");
+	if (!c.username || !c.password)
+		return;
+	rd_kafka_error_t *error = rd_kafka_sasl_set_credentials(group->rk, c.username, c.password);
+	if (error)
+		log_error("group.credentials_refused", "error=%s",
+			log_quote(text, sizeof text, rd_kafka_error_string(error)));
+	rd_kafka_error_destroy(error);
 }
 
 void group_close(struct group *group)
 {
 	rd_kafka_error_t *error = NULL;
+	char text[256];
 	if (group->closing)
 		return;
 	group->closing = true;
@@ -497,7 +552,9 @@ void group_close(struct group *group)
 	if (!group->fatal && !error)
 		return;
 	if (error)
-		rd_kafka_error_destroy(error);
+		log_warn("group.close_failed", "error=%s",
+			log_quote(text, sizeof text, rd_kafka_error_string(error)));
+	rd_kafka_error_destroy(error);
 	group->closed = true;
 	group->on.closed(group->on.arg);
 }

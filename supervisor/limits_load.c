@@ -275,15 +275,16 @@ int limits_load_new(
 	const struct config *config, struct limits_load **out, struct config_error *error)
 {
 	struct limits_load *load = calloc(1, sizeof *load);
-	must(load);
+	must_get(load);
 	load->config = config;
 	prepare(load);
 	read_file(&load->job, &load->first);
 	*error = load->job.error;
-	if (load->job.err)
+	int err = load->job.err;
+	if (err)
 		limits_load_free(&load);
 	*out = load;
-	return load ? 0 : ERR_INVALID;
+	return err;
 }
 
 int limits_load_publish(struct limits_load *load, int dirfd)

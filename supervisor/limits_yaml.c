@@ -97,8 +97,7 @@ static const char *place_of(const struct builder *b, const char *key, char place
 
 static int fail_memory(struct builder *b)
 {
-	config_fail(&b->r.source, 0, NULL, "out of memory while reading it");
-	return ERR_NOMEM;
+	return config_no_memory(&b->r.source);
 }
 
 /* --- arrays ---------------------------------------------------------------------------------- */
@@ -503,9 +502,10 @@ static int check_duplicates(struct builder *b)
 		return fail_memory(b);
 	err = check_twice(b, marks, b->tenants.n, list);
 	for (size_t i = 0; !err && i < b->tenants.n; i++) {
+		if (tenants[i].n_policies == 0)
+			continue;
 		b->tenant = names + marks[i].name;
-		if (tenants[i].n_policies > 1)
-			err = check_twice(b, policies, tenants[i].n_policies, list);
+		err = check_twice(b, policies, tenants[i].n_policies, list);
 		policies += tenants[i].n_policies;
 	}
 	b->tenant = b->policy = NULL;
@@ -576,7 +576,7 @@ void limits_yaml_none(const struct limits_defaults *defaults, struct limits_yaml
 static void give(struct builder *b, struct limits_yaml *out)
 {
 	const struct mark *tenants = b->tenant_marks.at, *policies = b->policy_marks.at;
-	struct limits_policy *next = b->policies.at;
+	size_t next = 0;
 
 	limits_yaml_none(b->defaults, out);
 	out->source.tenants = out->tenants = b->tenants.at;
@@ -587,7 +587,8 @@ static void give(struct builder *b, struct limits_yaml *out)
 		out->policies[i].name = out->names + policies[i].name;
 	for (size_t i = 0; i < b->tenants.n; i++) {
 		out->tenants[i].name = out->names + tenants[i].name;
-		out->tenants[i].policies = next;
+		out->tenants[i].policies =
+			out->tenants[i].n_policies > 0 ? &out->policies[next] : NULL;
 		next += out->tenants[i].n_policies;
 	}
 }

@@ -25,10 +25,12 @@
 #include "shm/check.h"
 #include "shm/config.h"
 #include "shm/err.h"
+#include "shm/fault.h"
 #include "shm/host.h"
 #include "shm/log.h"
 #include "shm/table.h"
 #include "supervisor/fleet.h"
+#include "supervisor/fleet_blame.h"
 #include "supervisor/group.h"
 #include "supervisor/kafka_version.h"
 #include "supervisor/limits_load.h"
@@ -107,6 +109,12 @@ static void on_group_closed(void *arg)
 	struct daemon *d = arg;
 	d->group_closed = true;
 	check_finished(d);
+}
+
+static void on_blamed(void *arg, uint32_t partition, uint64_t generation)
+{
+	struct daemon *d = arg;
+	fleet_blame(d->fleet, partition, generation);
 }
 
 static void on_query_stopped(void *arg)
@@ -330,9 +338,8 @@ static int start_group(struct daemon *d)
 		.closed = on_group_closed,
 	};
 	char why[512];
-	return group_start(&d->setup.config, d->loop, &events, &d->group, why)
-		       ? setup_fail("kafka", why)
-		       : 0;
+	int err = group_start(&d->setup.config, d->loop, &events, &d->group, why);
+	return err ? setup_fail_err(err, "kafka", why) : 0;
 }
 
 static void start_query(struct daemon *d)
@@ -346,6 +353,7 @@ static void start_query(struct daemon *d)
 		.dirfd = rundir_fd(d->rundir),
 		.arg = d,
 		.stopped = on_query_stopped,
+		.blamed = on_blamed,
 	};
 	if (d->setup.config.query_enabled)
 		query_start(&options, &d->query);
@@ -362,16 +370,18 @@ static int start(struct daemon *d)
 {
 	struct config_error error;
 	char why[512];
-	if (limits_load_new(&d->setup.config, &d->limits, &error))
-		return setup_fail("", error.line);
-	if (rundir_open(d->setup.config.run_dir, d->setup.config.reader_group, &d->rundir, why))
-		return setup_fail("run_dir", why);
+	int err = limits_load_new(&d->setup.config, &d->limits, &error);
+	if (err)
+		return setup_fail_err(err, "", error.line);
+	err = rundir_open(d->setup.config.run_dir, d->setup.config.reader_group, &d->rundir, why);
+	if (err)
+		return setup_fail_err(err, "run_dir", why);
 	int failed = publish(&d->setup.config, rundir_fd(d->rundir), d->limits, &d->table);
 	if (failed)
 		return failed;
 	/* Not the default loop: that one reaps every child behind our pidfds. */
 	d->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV);
-	must(d->loop);
+	must_get(d->loop);
 	start_fleet(d);
 	failed = start_group(d);
 	if (failed)
@@ -399,6 +409,7 @@ static void finish(struct daemon *d)
 		atomic_store(&table_head_mut(&d->table)->group_state, GROUP_STOPPED);
 		atomic_store(&table_head_mut(&d->table)->stopped, 1);
 	}
+	FAULT("finish.stopped");
 	last_exit_code = d->exit_code;
 	signal(SIGALRM, give_up);
 	alarm(10);

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "shm/check.h"
+#include "shm/fault.h"
 #include "shm/host.h"
 #include "shm/log.h"
 #include "supervisor/part.h"
@@ -29,6 +30,7 @@ void part_show(struct part *part, enum part_state state)
 	if (atomic_load(&part_slot(part)->word) == table_word(state, generation))
 		return;
 	table_publish(part->fleet->opt.table, part->number, state, generation);
+	FAULT("show.published");
 	log_info("partition.state", "partition=%u state=%s generation=%" PRIu64, part->number,
 		part_state_word(state), generation);
 }
@@ -78,6 +80,7 @@ static void do_adopt(struct part *part)
 	part->generation = part_is_held(part)
 				   ? 0
 				   : rundir_take_leftover(part->fleet->opt.rundir, part->number);
+	FAULT("adopt.taken");
 	part->adopt = part->generation != 0;
 	part->restarts = 0;
 	part->crash = (struct crash){0};
@@ -90,7 +93,9 @@ static void do_adopt(struct part *part)
 			part->generation);
 	part_back_off(part, 0);
 	set_lease(part, part->fleet->lease);
+	FAULT("adopt.leased");
 	part_show_waiting(part);
+	FAULT("adopt.shown");
 }
 
 static void do_resume(struct part *part)
@@ -101,7 +106,9 @@ static void do_resume(struct part *part)
 	atomic_store(&slot->assigned_at, part->assigned_at);
 	part_back_off(part, 0);
 	set_lease(part, part->fleet->lease);
+	FAULT("resume.leased");
 	part_show_waiting(part);
+	FAULT("resume.shown");
 }
 
 static void count_restart(struct part *part)
@@ -112,6 +119,7 @@ static void count_restart(struct part *part)
 static void do_retry(struct part *part)
 {
 	count_restart(part);
+	FAULT("retry.counted");
 	part_show_waiting(part);
 }
 
@@ -126,11 +134,14 @@ static void do_renew(struct part *part)
 {
 	if (part->generation)
 		part_show(part, PART_FREE);
+	FAULT("renew.hidden");
 	forget_store(part);
+	FAULT("renew.evicted");
 	part->generation = 0;
 	part->adopt = false;
 	/* Suspects were in the old store or log; the deaths still count for the back-off. */
-	part->crash = (struct crash){.deaths = part->crash.deaths};
+	part->crash = (struct crash){
+		.deaths = part->crash.deaths, .renewed_for = part->crash.renewed_for};
 	set_lease(part, part->fleet->lease);
 	part_show_waiting(part);
 }
@@ -144,7 +155,9 @@ static void do_rebuild(struct part *part)
 static void do_kill(struct part *part)
 {
 	set_lease(part, 0);
+	FAULT("kill.unleased");
 	spawn_signal(&part->child, SIGKILL);
+	FAULT("kill.sent");
 }
 
 void part_forget_quarantine(struct part *part)
@@ -156,8 +169,11 @@ void part_forget_quarantine(struct part *part)
 static void do_evict(struct part *part)
 {
 	set_lease(part, 0);
+	FAULT("evict.unleased");
 	forget_store(part);
+	FAULT("evict.renamed");
 	part_show(part, PART_FREE);
+	FAULT("evict.freed");
 	part->generation = 0;
 	part->adopt = false;
 	part_forget_quarantine(part);
@@ -188,7 +204,7 @@ static void on_abandoned(struct ev_loop *loop, ev_io *w, int revents)
 static void do_abandon(struct part *part)
 {
 	struct abandoned *a = calloc(1, sizeof *a);
-	must(a);
+	must_get(a);
 	log_error("worker.abandoned", "partition=%u pid=%d why=\"not dead at the deadline\"",
 		part->number, part->child.pid);
 	part_detach(part);
@@ -207,13 +223,16 @@ static void do_abandon(struct part *part)
 static void do_park(struct part *part)
 {
 	part_show(part, PART_PARKED);
+	FAULT("park.shown");
 	do_kill(part);
 }
 
 static void do_drain(struct part *part)
 {
 	part_show(part, PART_DRAINING);
+	FAULT("drain.shown");
 	part_tell(part, CONTROL_DRAIN);
+	FAULT("drain.told");
 	part_arm(part, part_config(part)->drain_ms / 1000.);
 }
 
@@ -222,6 +241,7 @@ static void do_abort(struct part *part)
 	part->hung = true;
 	log_error("worker.hung", "partition=%u pid=%d action=abort", part->number, part->child.pid);
 	spawn_signal(&part->child, SIGABRT);
+	FAULT("hung.aborted");
 	part_arm(part, ABORT_TO_KILL_S);
 }
 
@@ -251,6 +271,7 @@ void part_apply(struct part *part, enum life_action action)
 	case DO_ANNOUNCE:
 		if (part->ready)
 			atomic_store(&part_slot(part)->whole, part->generation);
+		FAULT("announce.whole");
 		part_show(part, part->ready ? PART_READY : PART_REPLAYING);
 		break;
 	case DO_ABORT:
@@ -271,6 +292,7 @@ void part_apply(struct part *part, enum life_action action)
 		break;
 	case DO_KEEP:
 		set_lease(part, 0);
+		FAULT("keep.unleased");
 		part_show(part, PART_PARKED);
 		break;
 	case DO_EVICT:
@@ -285,10 +307,12 @@ void part_apply(struct part *part, enum life_action action)
 		break;
 	case DO_STOP:
 		part_tell(part, CONTROL_STOP);
+		FAULT("stop.told");
 		part_arm(part, part_config(part)->stop_deadline_ms / 1000.);
 		break;
 	case DO_FINISH:
 		set_lease(part, 0);
+		FAULT("finish.unleased");
 		part_show(part, part->generation ? PART_STOPPED : PART_FREE);
 		break;
 	case LIFE_ACTIONS:

@@ -35,6 +35,8 @@ struct part {
 	ev_io child_watch, control_watch;
 	ev_timer timer; /* drain or stop time, or from SIGABRT to SIGKILL */
 	struct crash crash;
+	uint64_t blamed; /* generation that query processes have died of */
+	unsigned blames; /* so often */
 	int64_t quarantine[HANDOFF_QUARANTINE_MAX];
 	uint32_t n_quarantine;
 	struct log_limit log_limit;
@@ -136,6 +138,9 @@ void part_tell(struct part *part, enum control_kind kind);
 
 /* Takes note of its worker's end, if it has ended. */
 void part_reap(struct part *part);
+
+/* Says that its store kills those who use it, and is given up for that. */
+void part_store_is_deadly(struct part *part, const char *whom);
 
 /* Ends the watchers and the control socket; the child must be gone or handed on. */
 void part_detach(struct part *part);

@@ -20,6 +20,7 @@
 
 #include "shm/check.h"
 #include "shm/err.h"
+#include "shm/fault.h"
 #include "shm/host.h"
 #include "shm/log.h"
 #include "supervisor/group_conf.h"
@@ -75,6 +76,7 @@ static void on_message(struct part *part, const struct control_message *m, ssize
 		m->generation == part->generation && is_event(m->kind, &event)) {
 		if (event == ON_READY)
 			part->ready = part->life == LIFE_RUNNING;
+		FAULT("message.heard");
 		part_event(part, event);
 	} else if (log_limit_pass(&part->log_limit, 5000, &more)) {
 		log_warn("worker.garbage", "partition=%u bytes=%zd suppressed=%u", part->number, n,
@@ -127,6 +129,14 @@ static void note_death(struct part *part, enum part_death death, int code)
 	atomic_store(&slot->death_at, (uint64_t)host_wall_ms() * 1000000);
 }
 
+void part_store_is_deadly(struct part *part, const char *whom)
+{
+	note_death(part, DEATH_REBUILD, REBUILD_DEADLY);
+	log_error("store.deadly",
+		"partition=%u generation=%" PRIu64 " kills=%s action=\"built anew from the log\"",
+		part->number, part->generation, whom);
+}
+
 static void last_words(struct part *part, struct stats_copy *stats)
 {
 	char name[TABLE_DIR_NAME_SIZE];
@@ -152,6 +162,7 @@ static void quarantine(struct part *part, int64_t offset)
 	}
 	part->quarantine[part->n_quarantine++] = offset;
 	atomic_store(&part_slot(part)->quarantined, part->n_quarantine);
+	FAULT("quarantine.listed");
 	log_error("poison.quarantined", "partition=%u offset=%" PRId64, part->number, offset);
 }
 
@@ -180,6 +191,7 @@ static bool judge(struct part *part, const siginfo_t *status)
 				  ? 0
 				  : status->si_status,
 		.opening = stats.phase == PHASE_OPENING,
+		.in_store = stats.in_store == 1,
 		.stored = stats.next_offset,
 		.in_hand = stats.in_hand,
 	};
@@ -194,6 +206,8 @@ static bool judge(struct part *part, const siginfo_t *status)
 		status->si_code == CLD_EXITED ? "exit_code" : "signal", status->si_status,
 		(int64_t)stats.next_offset - 1, (int64_t)stats.in_hand - 1, part->crash.deaths,
 		wait_ms);
+	if (verdict == CRASH_REBUILD)
+		part_store_is_deadly(part, "worker");
 	return verdict == CRASH_REBUILD;
 }
 
@@ -224,6 +238,7 @@ static void judge_rebuild(struct part *part)
 		part_forget_quarantine(part);
 	crash_judge(&part->crash, &death, &limits, &wait_ms, &offset);
 	part_back_off(part, part->crash.deaths > 1 ? wait_ms : 0);
+	FAULT("rebuild.judged");
 	log_warn("worker.rebuild", "partition=%u generation=%" PRIu64 " reason=%s", part->number,
 		part->generation, rebuild_reason_word(reason));
 }
@@ -232,6 +247,7 @@ static void reaped(struct part *part, const siginfo_t *status)
 {
 	bool exited = status->si_code == CLD_EXITED;
 	bool rebuild = exited && status->si_status == EXIT_REBUILD;
+	FAULT("reap.reaped");
 	if (rebuild) {
 		judge_rebuild(part);
 	} else if (part->life == LIFE_RUNNING) { /* else it ended because we told it to */
@@ -244,6 +260,7 @@ static void reaped(struct part *part, const siginfo_t *status)
 	if (part->life == LIFE_RUNNING && !rebuild)
 		rebuild = judge(part, status);
 	part_detach(part);
+	FAULT("reap.detached");
 	part_event(part, rebuild ? ON_REBUILD : ON_EXITED);
 }
 
@@ -316,6 +333,7 @@ static void fill_handoff(const struct part *part, struct handoff *h, char client
 		.produce = c->produce,
 		.produce_every_s = c->produce_every_ms / 1000,
 		.outbox_max = c->outbox_max,
+		.confine = c->confine,
 		.run_dir = (char *)c->run_dir,
 		.topic = (char *)c->topic,
 		.zone = (char *)c->zone,
@@ -372,9 +390,11 @@ static int start(struct part *part)
 	if (err)
 		return err;
 	part_show(part, PART_PENDING);
+	FAULT("start.shown");
 	err = pack(part, &handoff_fd);
 	if (err)
 		return err;
+	FAULT("start.packed");
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) {
 		err = err_from_errno(errno);
 	} else {
@@ -404,17 +424,20 @@ void part_start(struct part *part)
 		part_back_off(part, wait_ms);
 		note_death(part, DEATH_SPAWN, code);
 		log_error("worker.start_failed",
-			"partition=%u program=%s error=\"%s\" retry_in_ms=%u", part->number,
-			part->fleet->opt.worker_program, code ? strerror(code) : err_text(err),
-			wait_ms);
+			"partition=%u program=%s error=\"%s\" retry_in_ms=%u action=\"%s\"",
+			part->number, part->fleet->opt.worker_program,
+			code ? strerror(code) : err_text(err), wait_ms, err_advice(code));
 		part_event(part, ON_UNSTARTED);
 		return;
 	}
+	FAULT("start.spawned");
 	watch_worker(part);
 	part->spawned_at = host_boot_ns();
 	part->adopt = true; /* from now on its directory holds something */
 	part_renew(part);
+	FAULT("start.leased");
 	atomic_store(&part_slot(part)->pid, (uint32_t)part->child.pid);
+	FAULT("start.named");
 	atomic_store(&part_slot(part)->retry_in_ms, 0);
 	log_info("worker.started", "partition=%u generation=%" PRIu64 " pid=%d", part->number,
 		part->generation, part->child.pid);

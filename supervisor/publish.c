@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "shm/err.h"
+#include "shm/fault.h"
 #include "shm/host.h"
 #include "supervisor/setup.h"
 
@@ -45,15 +46,17 @@ static int make_table(const struct config *config, int dirfd, const struct limit
 	static struct table_head facts; /* zeroed; large */
 	fill(&facts, config);
 	limits_load_facts(limits, &facts);
-	int err = host_boot_id(facts.boot_id);
+	int err = facts.pid_namespace ? host_boot_id(facts.boot_id) : ERR_IO;
 	if (!err)
 		err = table_create(dirfd, &facts, table);
+	FAULT("publish.table");
 	return err ? err : table_install(dirfd, table);
 }
 
 int publish(const struct config *config, int dirfd, struct limits_load *limits, struct table *table)
 {
 	int err = limits_load_publish(limits, dirfd);
+	FAULT("publish.limits");
 	if (!err)
 		err = make_table(config, dirfd, limits, table);
 	if (!err)

@@ -10,6 +10,7 @@
  * Runs in: supervisor.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,19 +19,23 @@
 
 #include "shm/check.h"
 #include "shm/err.h"
+#include "shm/fault.h"
+#include "shm/handoff.h"
 #include "shm/host.h"
 #include "shm/log.h"
 #include "supervisor/query.h"
 #include "supervisor/spawn.h"
 
-#define LIVED_NS (10 * UINT64_C(1000000000))
-#define KILL_S	 3.0
+#define LIVED_NS	(10 * UINT64_C(1000000000))
+#define KILL_S		3.0
+#define BLAMES_PER_WAKE 16
 
 struct process {
 	struct query *query;
 	unsigned number;
 	struct child child;
-	ev_io watch;
+	int words; /* the end of a pipe: stores that it cannot read; -1 = none */
+	ev_io watch, words_watch;
 	ev_timer timer; /* the next start, or SIGKILL while stopping */
 	uint64_t started_at;
 	uint32_t wait_ms;
@@ -82,14 +87,44 @@ static bool all_gone(const struct query *query)
 	return true;
 }
 
-/* One that listens alone takes its address back itself; of several none can. */
+/* They cannot take their addresses back: confined, they remove no file. */
 static void gone(struct query *query)
 {
-	if (query->n > 1) {
-		unlinkat(query->opt.dirfd, "query.http", 0);
-		unlinkat(query->opt.dirfd, "query.grpc", 0);
-	}
+	unlinkat(query->opt.dirfd, "query.http", 0);
+	unlinkat(query->opt.dirfd, "query.grpc", 0);
 	query->opt.stopped(query->opt.arg);
+}
+
+/* Stores that it cannot read, or that it has died of.  Garbage names no generation of ours. */
+static void hear(struct process *p)
+{
+	const struct query_options *opt = &p->query->opt;
+	struct handoff_blame blame;
+	for (int i = 0; i < BLAMES_PER_WAKE && p->words >= 0; i++) {
+		ssize_t n = read(p->words, &blame, sizeof blame);
+		if (n == 0) /* it has ended: its pidfd tells the rest */
+			ev_io_stop(opt->loop, &p->words_watch);
+		if (n != (ssize_t)sizeof blame)
+			return;
+		if (opt->blamed)
+			opt->blamed(opt->arg, blame.partition, blame.generation);
+	}
+}
+
+static void on_words(struct ev_loop *loop, ev_io *w, int revents)
+{
+	(void)loop;
+	(void)revents;
+	hear(w->data);
+}
+
+static void close_words(struct process *p)
+{
+	if (p->words < 0)
+		return;
+	ev_io_stop(p->query->opt.loop, &p->words_watch);
+	close(p->words);
+	p->words = -1;
 }
 
 static void on_exit_of_process(struct ev_loop *loop, ev_io *w, int revents)
@@ -103,6 +138,9 @@ static void on_exit_of_process(struct ev_loop *loop, ev_io *w, int revents)
 		return;
 	}
 	publish_pid(p);
+	FAULT("query.reaped");
+	hear(p);
+	close_words(p);
 	if (p->query->stopping) {
 		ev_timer_stop(loop, &p->timer);
 		if (all_gone(p->query))
@@ -130,27 +168,53 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 		start(p);
 }
 
+/* Without a pipe it has to do without last words. */
+static int spawn_process(struct process *p)
+{
+	const struct query_options *opt = &p->query->opt;
+	char parent[16], words[16];
+	int ends[2];
+	bool heard = !pipe2(ends, O_CLOEXEC | O_NONBLOCK);
+	snprintf(parent, sizeof parent, "%d", getpid());
+	snprintf(words, sizeof words, "%d", SPAWN_FIRST_FD);
+	char *argv[] = {(char *)"tally-queryd", (char *)"-c", (char *)opt->config_path,
+		(char *)"--parent", parent, heard ? (char *)"--last-words" : NULL, words, NULL};
+	errno = 0;
+	int err = spawn_child(opt->program, argv, &ends[1], heard, &p->child);
+	int code = errno;
+	if (heard)
+		close(ends[1]);
+	if (heard && err)
+		close(ends[0]);
+	p->words = heard && !err ? ends[0] : -1;
+	errno = code;
+	return err;
+}
+
 static void start(struct process *p)
 {
 	const struct query_options *opt = &p->query->opt;
-	char parent[16];
-	snprintf(parent, sizeof parent, "%d", getpid());
-	char *argv[] = {(char *)"tally-queryd", (char *)"-c", (char *)opt->config_path,
-		(char *)"--parent", parent, NULL};
-	errno = 0;
-	int err = spawn_child(opt->program, argv, NULL, 0, &p->child);
+	int err = spawn_process(p);
 	if (err) {
-		publish_death(p, DEATH_SPAWN, errno);
+		int code = errno;
+		publish_death(p, DEATH_SPAWN, code);
 		try_again(p);
-		log_error("query.start_failed", "program=%s error=\"%s\" retry_in_ms=%u",
-			opt->program, errno ? strerror(errno) : err_text(err), p->wait_ms);
+		log_error("query.start_failed",
+			"program=%s error=\"%s\" retry_in_ms=%u action=\"%s\"", opt->program,
+			code ? strerror(code) : err_text(err), p->wait_ms, err_advice(code));
 		return;
 	}
 	p->started_at = host_boot_ns();
 	publish_pid(p);
+	FAULT("query.started");
 	ev_io_init(&p->watch, on_exit_of_process, p->child.pidfd, EV_READ);
 	p->watch.data = p;
 	ev_io_start(opt->loop, &p->watch);
+	if (p->words >= 0) {
+		ev_io_init(&p->words_watch, on_words, p->words, EV_READ);
+		p->words_watch.data = p;
+		ev_io_start(opt->loop, &p->words_watch);
+	}
 	log_info("query.started", "pid=%d number=%u", p->child.pid, p->number);
 }
 
@@ -158,7 +222,7 @@ void query_start(const struct query_options *options, struct query **out)
 {
 	uint32_t n = options->config->query_processes;
 	struct query *query = calloc(1, sizeof *query + n * sizeof *query->processes);
-	must(query && n > 0);
+	must_get(query);
 	query->opt = *options;
 	query->n = n;
 	atomic_store(&table_head_mut(options->table)->query_processes, n);
@@ -167,6 +231,7 @@ void query_start(const struct query_options *options, struct query **out)
 		p->query = query;
 		p->number = i;
 		p->child = (struct child){0, -1};
+		p->words = -1;
 		ev_timer_init(&p->timer, on_timer, 0., 0.);
 		p->timer.data = p;
 		start(p);
@@ -211,6 +276,7 @@ void query_free(struct query **query)
 	for (uint32_t i = 0; i < (*query)->n; i++) {
 		ev_timer_stop((*query)->opt.loop, &(*query)->processes[i].timer);
 		ev_io_stop((*query)->opt.loop, &(*query)->processes[i].watch);
+		close_words(&(*query)->processes[i]);
 	}
 	free(*query);
 	*query = NULL;

@@ -22,6 +22,8 @@ struct query_options {
 	int dirfd; /* the run directory */
 	void *arg;
 	void (*stopped)(void *arg); /* after query_stop: all are gone */
+	/* One cannot read this store, or has died of it, as it says itself; or NULL. */
+	void (*blamed)(void *arg, uint32_t partition, uint64_t generation);
 };
 
 /* query.processes of them.  The table says how many, which live and how the last one died. */

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "shm/err.h"
+#include "shm/fault.h"
 #include "shm/host.h"
 #include "shm/log.h"
 #include "shm/table.h"
@@ -75,6 +76,7 @@ static void remove_trash(int dirfd, const char *name)
 	if (fd < 0)
 		return;
 	empty_directory(fd);
+	FAULT("trash.emptied");
 	close(fd);
 	if (unlinkat(dirfd, name, AT_REMOVEDIR))
 		log_warn("trash.kept", "name=%s error=\"%s\"", name, strerror(errno));
@@ -126,8 +128,10 @@ static int open_directory(const char *path, char why[512])
 {
 	bool made = !mkdir(path, 0750);
 	if (!made && errno != EEXIST) {
+		int errnum = errno;
 		snprintf(why, 512, "%s: cannot create it: %s; create it for this user, mode 2750",
-			path, strerror(errno));
+			path, strerror(errnum));
+		errno = errnum;
 		return -1;
 	}
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -196,26 +200,48 @@ static int write_lock(const struct rundir *rd)
 	return pwrite(rd->lock_fd, text, (size_t)n, 0) == n ? 0 : ERR_FULL;
 }
 
-static int take_lock(struct rundir *rd, const char *path, char why[512])
+/* Nobody may be told to remove it because we are out of descriptors. */
+static bool is_foreign(int errnum)
+{
+	return errnum == ELOOP || errnum == ENXIO || errnum == EISDIR || errnum == EACCES;
+}
+
+static int open_lock(struct rundir *rd, const char *path, char why[512])
 {
 	rd->lock_fd = openat(
 		rd->fd, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0640);
 	struct stat st;
-	if (rd->lock_fd < 0 || fstat(rd->lock_fd, &st) || !S_ISREG(st.st_mode) ||
-		st.st_uid != geteuid()) {
+	bool failed = rd->lock_fd < 0 || fstat(rd->lock_fd, &st);
+	if (failed && !is_foreign(errno)) {
+		int err = err_from_errno(errno);
+		snprintf(why, 512, "%s/lock: %s", path, strerror(errno));
+		return err;
+	}
+	if (failed || !S_ISREG(st.st_mode) || st.st_uid != geteuid()) {
 		snprintf(why, 512, "%s/lock: is not a file of ours; remove it", path);
 		return ERR_ACCESS;
 	}
+	return 0;
+}
+
+static int take_lock(struct rundir *rd, const char *path, char why[512])
+{
 	char pid[16];
 	uint64_t last;
-	int failed = flock(rd->lock_fd, LOCK_EX | LOCK_NB);
+	int err = open_lock(rd, path, why);
+	if (err)
+		return err;
+	bool locked = !flock(rd->lock_fd, LOCK_EX | LOCK_NB);
+	if (!locked && errno != EWOULDBLOCK)
+		return refuse(why, ERR_IO, path, "cannot lock its lock file");
 	read_lock(rd->lock_fd, pid, &last);
-	if (failed) {
+	if (!locked) {
 		snprintf(why, 512,
 			"%s: another tallyd (pid %s) runs here; stop it or choose another run_dir",
 			path, pid[0] ? pid : "unknown");
 		return ERR_BUSY;
 	}
+	FAULT("rundir.locked");
 	rd->last_generation = (uint64_t)host_wall_ms() * 1000;
 	if (last > rd->last_generation)
 		rd->last_generation = last;
@@ -272,7 +298,7 @@ static int find_leftovers(struct rundir *rd)
 	uint64_t generation;
 	if (!dir)
 		return ERR_IO;
-	while ((d = readdir(dir))) {
+	while ((errno = 0, d = readdir(dir))) {
 		consider(rd, d->d_name);
 		if (!is_known(d->d_name) && !table_dir_parse(d->d_name, &partition, &generation)) {
 			char name[300];
@@ -280,8 +306,10 @@ static int find_leftovers(struct rundir *rd)
 				log_quote(name, sizeof name, d->d_name));
 		}
 	}
+	int failed = errno;
+	FAULT("rundir.listed");
 	closedir(dir);
-	return 0;
+	return failed ? ERR_IO : 0;
 }
 
 static int open_all(struct rundir *rd, const char *path, const char *reader_group, char why[512])
@@ -311,7 +339,7 @@ int rundir_open(const char *path, const char *reader_group, struct rundir **out,
 	rd->lock_fd = -1;
 	sem_init(&rd->work, 0, 0);
 	rd->fd = open_directory(path, why);
-	int err = rd->fd < 0 ? ERR_ACCESS : open_all(rd, path, reader_group, why);
+	int err = rd->fd < 0 ? err_from_errno(errno) : open_all(rd, path, reader_group, why);
 	if (err)
 		rundir_close(&rd);
 	*out = rd;
@@ -372,9 +400,11 @@ int rundir_new_generation(struct rundir *rundir, uint32_t partition, uint64_t *g
 	int err = write_lock(rundir);
 	if (err)
 		return err;
+	FAULT("generation.numbered");
 	table_dir_name(name, partition, *generation);
 	if (mkdirat(rundir->fd, name, 02750))
 		return err_from_errno(errno);
+	FAULT("generation.made");
 	/* mkdir obeys the umask; the readers' group must be able to look inside. */
 	return fchmodat(rundir->fd, name, 02750, 0) ? err_from_errno(errno) : 0;
 }
@@ -391,6 +421,7 @@ int rundir_evict(struct rundir *rundir, uint32_t partition, uint64_t generation)
 		log_error("evict.failed", "name=%s error=\"%s\"", name, strerror(errno));
 		return err_from_errno(errno);
 	}
+	FAULT("evict.trashed");
 	sem_post(&rundir->work);
 	return 0;
 }

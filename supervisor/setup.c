@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shm/err.h"
 #include "shm/log.h"
 #include "supervisor/group_conf.h"
 #include "supervisor/kafka_version.h"
@@ -19,6 +20,12 @@ int setup_fail(const char *what, const char *why)
 {
 	fprintf(stderr, "tallyd: %s%s%s\n", what, what[0] ? ": " : "", why);
 	return EXIT_OPERATOR;
+}
+
+int setup_fail_err(int err, const char *what, const char *why)
+{
+	setup_fail(what, why);
+	return err == ERR_NOMEM || err == ERR_IO || err == ERR_FULL ? EXIT_FATAL : EXIT_OPERATOR;
 }
 
 /* The programs lie beside ours unless the configuration says otherwise. */
@@ -68,8 +75,9 @@ static int read_secrets(const char *path, struct setup *s)
 {
 	struct config_secrets secrets;
 	struct config_error error;
-	if (config_secrets_load(path, &s->config, &secrets, &error))
-		return setup_fail("", error.line);
+	int err = config_secrets_load(path, &s->config, &secrets, &error);
+	if (err)
+		return setup_fail_err(err, "", error.line);
 	config_secrets_swap(&s->config, &secrets);
 	config_secrets_free(&secrets);
 	return 0;
@@ -78,8 +86,9 @@ static int read_secrets(const char *path, struct setup *s)
 int setup_load(const char *path, struct setup *s)
 {
 	struct config_error error;
-	if (config_load(path, &s->config, &error))
-		return setup_fail("", error.line);
+	int err = config_load(path, &s->config, &error);
+	if (err)
+		return setup_fail_err(err, "", error.line);
 	int failed = read_secrets(path, s);
 	if (failed)
 		return failed;
@@ -88,7 +97,7 @@ int setup_load(const char *path, struct setup *s)
 		snprintf(s->config.instance, sizeof s->config.instance, "tally");
 	if (group_conf_check(&s->config, &error))
 		return setup_fail("", error.line);
-	if (s->config.query_enabled && config_tls_files_check(&s->config, &error))
+	if (s->config.query_enabled && config_query_files_check(&s->config, &error))
 		return setup_fail("", error.line);
 	config_forget_lines(&s->config);
 	find_program(s->worker_program, sizeof s->worker_program, s->config.worker_program,

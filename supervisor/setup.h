@@ -14,7 +14,7 @@ struct setup {
 	char worker_program[CONFIG_TEXT_SIZE + 32], query_program[CONFIG_TEXT_SIZE + 32];
 };
 
-/* 0, or EXIT_OPERATOR with the line written.  Secrets that others can read are a line in the log. */
+/* 0, or an exit code with the line written.  Secrets that others can read are a line in the log. */
 int setup_load(const char *path, struct setup *setup);
 
 /*
@@ -25,5 +25,12 @@ void setup_renew_secrets(const char *path, struct setup *setup);
 
 /* Writes "tallyd: WHAT: WHY" and gives EXIT_OPERATOR. */
 int setup_fail(const char *what, const char *why);
+
+/*
+ * The same for what ended with `err`: EXIT_FATAL when a person has nothing to
+ * correct (memory, descriptors, a full or failing disk), so that the service
+ * manager tries again.
+ */
+int setup_fail_err(int err, const char *what, const char *why);
 
 #endif

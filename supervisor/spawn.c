@@ -19,9 +19,10 @@
 
 #include "shm/check.h"
 #include "shm/err.h"
+#include "shm/fault.h"
 #include "supervisor/spawn.h"
 
-#define FIRST_FD	3
+#define FIRST_FD	SPAWN_FIRST_FD
 #define FDS_MAX		8
 #define ENVIRONMENT_MAX 16
 
@@ -40,7 +41,7 @@ static int plan_descriptors(posix_spawn_file_actions_t *actions, const int *fds,
 		err = posix_spawn_file_actions_adddup2(actions, aside + (int)i, FIRST_FD + (int)i);
 	if (!err)
 		err = posix_spawn_file_actions_addclosefrom_np(actions, FIRST_FD + (int)n_fds);
-	return err;
+	return err == EBADF ? EMFILE : err; /* above the limit */
 }
 
 static int plan_attributes(posix_spawnattr_t *attr)
@@ -62,9 +63,9 @@ static int plan_attributes(posix_spawnattr_t *attr)
 /* Settings that are for every process, none of which is a secret or a service manager's. */
 static void clean_environment(char *out[ENVIRONMENT_MAX])
 {
-	static const char *const kept[] = {
-		"PATH=", "TZ=", "LANG=", "JOURNAL_STREAM=", "SSL_CERT_FILE=", "SSL_CERT_DIR=",
-		"KRB5_CONFIG=", "KRB5CCNAME=", "ASAN_OPTIONS=", "UBSAN_OPTIONS="};
+	static const char *const kept[] = {"PATH=", "TZ=", "LANG=", "JOURNAL_STREAM=",
+		"SSL_CERT_FILE=", "SSL_CERT_DIR=", "KRB5_CONFIG=", "KRB5CCNAME=", "ASAN_OPTIONS=",
+		"UBSAN_OPTIONS=", FAULT_ENVIRONMENT};
 	size_t n = 0;
 	for (char **e = environ; *e; e++)
 		for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
@@ -73,35 +74,50 @@ static void clean_environment(char *out[ENVIRONMENT_MAX])
 	out[n] = NULL;
 }
 
+/* 0 or errno. */
+static int spawn_with(
+	const char *program, char *const argv[], posix_spawn_file_actions_t *actions, pid_t *pid)
+{
+	posix_spawnattr_t attr;
+	char *environment[ENVIRONMENT_MAX];
+	clean_environment(environment);
+	int err = posix_spawnattr_init(&attr);
+	if (err)
+		return err;
+	err = plan_attributes(&attr);
+	if (!err)
+		err = posix_spawn(pid, program, actions, &attr, argv, environment);
+	posix_spawnattr_destroy(&attr);
+	return err;
+}
+
 int spawn_child(const char *program, char *const argv[], const int *fds, unsigned n_fds,
 	struct child *child)
 {
 	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attr;
-	char *environment[ENVIRONMENT_MAX];
 	pid_t pid = 0;
 	must(n_fds <= FDS_MAX && !child->pid);
-	posix_spawn_file_actions_init(&actions);
-	posix_spawnattr_init(&attr);
-	clean_environment(environment);
-	int err = plan_descriptors(&actions, fds, n_fds);
-	if (!err)
-		err = plan_attributes(&attr);
-	if (!err)
-		err = posix_spawn(&pid, program, &actions, &attr, argv, environment);
-	posix_spawn_file_actions_destroy(&actions);
-	posix_spawnattr_destroy(&attr);
+	int err = posix_spawn_file_actions_init(&actions);
+	if (!err) {
+		err = plan_descriptors(&actions, fds, n_fds);
+		if (!err)
+			err = spawn_with(program, argv, &actions, &pid);
+		posix_spawn_file_actions_destroy(&actions);
+	}
 	if (err) {
 		errno = err;
 		return err_from_errno(err);
 	}
+	FAULT("spawn.forked");
 	child->pid = pid;
 	child->pidfd = pidfd_open(pid, 0);
+	FAULT("spawn.held");
 	if (child->pidfd >= 0)
 		return 0;
 	err = errno; /* out of descriptors: without a pidfd we could not end it safely later */
 	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
 	*child = (struct child){0, -1};
 	errno = err;
 	return err_from_errno(err);
@@ -122,6 +138,7 @@ bool spawn_reap(struct child *child, siginfo_t *status)
 	/* ECHILD: somebody has reaped it behind our back; it has ended all the same. */
 	if (failed ? errno != ECHILD : !status->si_pid)
 		return false;
+	FAULT("spawn.reaped");
 	close(child->pidfd);
 	*child = (struct child){0, -1};
 	return true;

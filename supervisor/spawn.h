@@ -21,7 +21,9 @@ struct child {
 	int pidfd; /* readable when it has ended; -1 = none */
 };
 
-/* fds[i] becomes descriptor 3 + i in the child. */
+#define SPAWN_FIRST_FD 3
+
+/* fds[i] becomes descriptor SPAWN_FIRST_FD + i in the child. */
 int spawn_child(const char *program, char *const argv[], const int *fds, unsigned n_fds,
 	struct child *child);
 

@@ -103,10 +103,9 @@ static void ask(struct topic *topic)
 	bool news = topic->state != state &&
 		    (!topic->belief.partitions || state == TOPIC_FOUND || gone);
 	news |= topic_believe(&topic->belief, state, partitions, host_boot_ns());
-	if (news) {
+	if (news && !eventfd_write(topic->fd, 1)) { /* else it is news the next time */
 		topic->state = state;
 		memcpy(topic->why, why, sizeof why);
-		eventfd_write(topic->fd, 1);
 	}
 	pthread_mutex_unlock(&topic->lock);
 }

@@ -95,7 +95,7 @@ static void conn_keep(struct conn *conn, const uint8_t *bytes, size_t len)
 {
 	struct reply *reply = malloc(sizeof(*reply) + len);
 
-	must(reply);
+	must_get(reply);
 	reply->next = NULL;
 	reply->len = len;
 	memcpy(reply->bytes, bytes, len);
@@ -218,7 +218,7 @@ static void wait_for_commit(
 	if (admit->n_waiting == admit->cap) {
 		admit->cap = admit->cap ? 2 * admit->cap : 64;
 		admit->waiting = reallocarray(admit->waiting, admit->cap, sizeof(*admit->waiting));
-		must(admit->waiting);
+		must_get(admit->waiting);
 	}
 	admit->waiting[admit->n_waiting++] =
 		(struct waiting){.conn = (unsigned)(conn - admit->conns),
@@ -404,7 +404,7 @@ void admit_open(const struct admit_options *options, struct admit **out)
 {
 	struct admit *admit = calloc(1, sizeof(*admit));
 
-	must(admit);
+	must_get(admit);
 	admit->o = *options;
 	for (unsigned i = 0; i < CONNS_MAX; i++)
 		admit->conns[i].fd = -1;

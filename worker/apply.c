@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "shm/check.h"
+#include "shm/fault.h"
 #include "shm/log.h"
 
 #define KEY_LEN_SIZE 4
@@ -31,7 +32,7 @@ static void quarantine(struct usage *usage, const struct source_event *event)
 	size_t len = KEY_LEN_SIZE + event->key_len + event->value_len;
 	uint8_t *raw = malloc(len);
 
-	must(raw);
+	must_get(raw);
 	for (int i = 0; i < KEY_LEN_SIZE; i++)
 		raw[i] = (uint8_t)(event->key_len >> (24 - 8 * i));
 	if (event->key_len)
@@ -39,6 +40,7 @@ static void quarantine(struct usage *usage, const struct source_event *event)
 	if (event->value_len)
 		memcpy(raw + KEY_LEN_SIZE + event->key_len, event->value, event->value_len);
 	usage_quarantine(usage, event->offset, (struct store_bytes){raw, len});
+	FAULT("quarantine.kept");
 	free(raw);
 	log_warn("replay.quarantined", "offset=%lld bytes=%zu", (long long)event->offset, len);
 }

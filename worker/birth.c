@@ -24,6 +24,7 @@
 #include "quit.h"
 
 #include "shm/err.h"
+#include "shm/fault.h"
 #include "shm/log.h"
 
 static void ignore_signals(void)
@@ -75,6 +76,7 @@ void birth(struct handoff *handoff)
 	log_init("worker", -1, LOG_LEVEL_INFO);
 	ignore_signals();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	FAULT("birth.begin");
 	err = handoff_unpack(HANDOFF_FD, handoff);
 	if (err) {
 		log_error("worker.no_handoff", "error=%s hint=\"%s\"", err_word(err),
@@ -82,6 +84,7 @@ void birth(struct handoff *handoff)
 		_exit(EXIT_HANDOFF);
 	}
 	close(HANDOFF_FD);
+	FAULT("birth.handed");
 	log_init("worker", (int)handoff->partition, handoff->log_level);
 	if (getppid() != handoff->supervisor_pid)
 		quit_orphan("the supervisor ended before we started");
@@ -97,4 +100,5 @@ void birth(struct handoff *handoff)
 	prctl(PR_SET_NAME, name);
 	umask(0007);
 	volunteer_for_oom();
+	FAULT("birth.done");
 }

@@ -19,6 +19,7 @@
 #include "quit.h"
 
 #include "shm/err.h"
+#include "shm/fault.h"
 #include "shm/host.h"
 #include "shm/log.h"
 
@@ -43,6 +44,7 @@ bool commit_allowed(const struct commit *commit)
 
 static bool may_commit(void *arg)
 {
+	FAULT("commit.asked");
 	return commit_allowed(arg);
 }
 
@@ -98,6 +100,7 @@ void commit_hold(struct commit *commit, int err)
 		say_held(commit, err, more);
 	}
 	commit->retry_ns = host_boot_ns() + commit->held_ms * MS;
+	FAULT("commit.held");
 }
 
 static struct usage_commit how_to(struct commit *commit, unsigned sweep_blocks)
@@ -131,12 +134,15 @@ int commit_try(struct commit *commit, unsigned sweep_blocks, int64_t *now_out)
 {
 	uint64_t began_ns = host_boot_ns();
 	struct usage_commit how = how_to(commit, sweep_blocks);
+	FAULT("commit.begin");
 	int err = judge(commit, "commit", usage_commit(commit->usage, &how));
 
 	if (err)
 		return err;
+	FAULT("commit.done");
 	committed(commit, began_ns);
 	commit_release(commit);
+	FAULT("commit.told");
 	*now_out = how.now_ms;
 	return 0;
 }

@@ -40,6 +40,7 @@
 
 #include "shm/check.h"
 #include "shm/err.h"
+#include "shm/fault.h"
 #include "shm/host.h"
 #include "shm/log.h"
 #include "shm/record.h"
@@ -88,11 +89,11 @@ void emit_new(const struct emit_options *options, struct emit **out)
 {
 	struct emit *emit = calloc(1, sizeof(*emit));
 
-	must(emit);
+	must_get(emit);
 	emit->opt = *options;
 	emit->round_max = ROUND_ROWS;
 	emit->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	must(emit->fd >= 0);
+	must_get(emit->fd >= 0);
 	stats_set(options->facts->stats, sent, 0);
 	stats_set(options->facts->stats, confirmed, 0);
 	stats_set(options->facts->stats, send_errors, 0);
@@ -204,6 +205,7 @@ static void give_up(struct emit *emit, enum producer_error error, const char *wo
 static void end_round(struct emit *emit)
 {
 	emit->proved_ns = host_boot_ns();
+	FAULT("emit.confirmed");
 	emit->since_ns = 0;
 	emit->wait_ms = 0;
 	emit->round = 0;
@@ -289,6 +291,7 @@ static bool put(struct emit *emit, const struct usage_outgoing *row, int64_t now
 	}
 	if (row->seen_s > emit->round_newest_s)
 		emit->round_newest_s = row->seen_s;
+	FAULT("emit.put");
 	if (!producer_put(emit->producer, &out))
 		return false;
 	add_to(emit, sent, 1);
@@ -420,6 +423,7 @@ bool emit_is_done(const struct emit *emit)
 void emit_drain(struct emit *emit)
 {
 	emit->draining = true;
+	FAULT("emit.drain");
 	emit->wait_ms = 0;
 	emit->retry_ns = 0;
 	emit_pump(emit);

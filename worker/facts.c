@@ -8,6 +8,9 @@
 #include "facts.h"
 
 #include "shm/host.h"
+#include "shm/log.h"
+
+#define OLD_READER_NS UINT64_C(5000000000) /* a call takes milliseconds */
 
 void facts_start(struct facts *facts, struct stats *stats)
 {
@@ -15,6 +18,7 @@ void facts_start(struct facts *facts, struct stats *stats)
 	stats_set(stats, flags, 0);
 	stats_set(stats, in_hand, 0);
 	stats_set(stats, rebuild_reason, REBUILD_NONE);
+	stats_set(stats, in_store, 0);
 	stats_set(stats, commits, 0);
 	stats_set(stats, commit_ns_last, 0);
 	stats_set(stats, commit_ns_max, 0);
@@ -94,6 +98,33 @@ static void second_rate(struct facts *facts, uint64_t now_ns)
 	facts->rate_next = (slot + 1) % FACTS_RATE_SLOTS;
 }
 
+/*
+ * A call takes milliseconds.  One that is stopped in the middle of one keeps all pages that
+ * were freed since: the store grows until it is full, and nobody but its owner can end it.
+ */
+static void mind_old_reader(struct facts *facts, const struct store_facts *store, uint64_t now_ns)
+{
+	if (!store->oldest_pid || store->oldest_pid != facts->reader_pid ||
+		store->oldest_reader != facts->reader_txn)
+		facts->reader_since_ns = now_ns;
+	facts->reader_pid = store->oldest_pid;
+	facts->reader_txn = store->oldest_reader;
+	bool old = now_ns - facts->reader_since_ns >= OLD_READER_NS;
+	if (!facts_flag(facts, FLAG_OLD_READER, old))
+		return;
+	if (old)
+		log_warn("store.old_reader",
+			"pid=%u transactions=%llu action=\"end that process, or let it go on: the "
+			"store "
+			"grows until then\"",
+			store->oldest_pid,
+			(unsigned long long)(store->last_txn - store->oldest_reader));
+	else
+		log_info("store.old_reader_gone", "used=%llu free=%llu",
+			(unsigned long long)store->used_bytes,
+			(unsigned long long)(store->free_pages * store->page_size));
+}
+
 void facts_second(struct facts *facts, struct usage *usage, uint64_t now_ns)
 {
 	struct stats *stats = facts->stats;
@@ -105,4 +136,6 @@ void facts_second(struct facts *facts, struct usage *usage, uint64_t now_ns)
 	stats_set(stats, map_bytes, store.map_bytes);
 	stats_set(stats, readers, store.readers);
 	stats_set(stats, reader_lag, store.last_txn - store.oldest_reader);
+	stats_set(stats, reader_pid, store.oldest_pid);
+	mind_old_reader(facts, &store, now_ns);
 }

@@ -20,6 +20,9 @@ struct facts {
 		uint64_t at_ns, records;
 	} rate[FACTS_RATE_SLOTS];
 	unsigned rate_next;
+	/* The oldest reader, and since when that has been the same transaction of the same one. */
+	uint64_t reader_txn, reader_since_ns;
+	uint32_t reader_pid; /* 0 = none */
 };
 
 void facts_start(struct facts *facts, struct stats *stats);

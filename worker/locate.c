@@ -192,10 +192,10 @@ int locate_start(const struct locate_options *options, struct locate **out)
 	pthread_condattr_t attr;
 	int err;
 
-	must(locate);
+	must_get(locate);
 	locate->options = *options;
 	locate->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	must(locate->fd >= 0);
+	must_get(locate->fd >= 0);
 	atomic_init(&locate->end, -1);
 	pthread_mutex_init(&locate->lock, NULL);
 	pthread_condattr_init(&attr);

@@ -1,7 +1,7 @@
 /*
  * main.c - a worker: replays one partition, sole writer of its store.
  *
- *	tallyd --exec, handoff--> birth -> table -> stats (lock) -> usage_open -> worker_run
+ *	tallyd --exec, handoff--> birth -> table -> privilege_drop -> stats (lock) -> usage_open -> worker_run
  *
  * The arguments only tell `ps` which partition it is.  All that a worker knows
  * comes from the handoff; all that it does can be cut off by SIGKILL at any
@@ -9,6 +9,7 @@
  *
  * Runs in: worker.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -20,10 +21,12 @@
 #include "control.h"
 #include "facts.h"
 #include "now.h"
+#include "privilege.h"
 #include "quit.h"
 #include "worker.h"
 
 #include "shm/err.h"
+#include "shm/fault.h"
 #include "shm/log.h"
 
 #define LOCK_WAIT_MS   2000
@@ -64,8 +67,10 @@ static int open_generation(int run_fd, const char *name)
 {
 	int fd = open_dir(run_fd, name);
 
-	if (fd < 0)
+	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP))
 		quit_rebuild(NULL, REBUILD_CORRUPT, "the directory of this generation is gone");
+	if (fd < 0)
+		quit_internal("directory", err_from_errno(errno));
 	return fd;
 }
 
@@ -174,12 +179,17 @@ int main(void)
 	birth(&handoff);
 	run_fd = open_run_dir(handoff.run_dir);
 	attach_table(&handoff, run_fd, &table);
+	FAULT("open.table");
 	table_dir_name(name, handoff.partition, handoff.generation);
 	snprintf(path, sizeof(path), "%s/%s", handoff.run_dir, name);
 	dir_fd = open_generation(run_fd, name);
+	privilege_drop(&handoff, path);
 	open_stats(&handoff, dir_fd, &facts);
+	FAULT("open.stats");
+	quit_in_store(facts.stats);
 	facts_phase(&facts, PHASE_OPENING);
 	parts.usage = open_usage(&handoff, path, &facts);
+	FAULT("open.store");
 	parts.path = path;
 	now_start(&now, &table, usage_meta(parts.usage)->clock_ms);
 	log_info("worker.started",

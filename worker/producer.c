@@ -14,6 +14,8 @@
  */
 #include "producer.h"
 
+#include "quit.h"
+
 #include <librdkafka/rdkafka.h>
 #include <pthread.h>
 #include <signal.h>
@@ -163,6 +165,8 @@ static void on_error(rd_kafka_t *client, int err, const char *text, void *opaque
 	struct producer *producer = opaque;
 	char words[256], quoted[512];
 
+	if (err == RD_KAFKA_RESP_ERR__CRIT_SYS_RESOURCE) /* it never tries again */
+		quit_internal("a thread of the Kafka client", ERR_BUSY);
 	if (err == RD_KAFKA_RESP_ERR__FATAL) {
 		rd_kafka_resp_err_t fatal = rd_kafka_fatal_error(client, words, sizeof(words));
 
@@ -225,7 +229,7 @@ int producer_open(const struct handoff *handoff, int fd, struct producer **out)
 	if (atomic_load(&closing) >= CLOSING_MAX)
 		return ERR_BUSY;
 	producer = calloc(1, sizeof(*producer));
-	must(producer);
+	must_get(producer);
 	block_signals(&before);
 	err = make_client(producer, handoff);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -237,7 +241,7 @@ int producer_open(const struct handoff *handoff, int fd, struct producer **out)
 	producer->partition = (int32_t)handoff->partition;
 	producer->topic = rd_kafka_topic_new(producer->client, handoff->topic, NULL);
 	producer->queue = rd_kafka_queue_get_main(producer->client);
-	must(producer->topic && producer->queue);
+	must_get(producer->topic && producer->queue);
 	rd_kafka_queue_io_event_enable(producer->queue, fd, &one, sizeof(one));
 	producer_poll(producer); /* what is there already wakes nobody */
 	*out = producer;

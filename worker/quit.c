@@ -5,25 +5,39 @@
  */
 #include "quit.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "shm/err.h"
+#include "shm/fault.h"
 #include "shm/handoff.h"
 #include "shm/log.h"
+#include "shm/store.h"
 
-static char abort_line[160]; /* made before: a handler of signals can format nothing */
+/* For handlers of signals: they can format nothing. */
+static struct {
+	char abort_line[160];
+	struct stats *stats; /* NULL = none yet */
+} last_words;
+
+static void note_store(void)
+{
+	if (last_words.stats && store_in_use())
+		stats_set(last_words.stats, in_store, 1);
+}
 
 static void on_abort(int sig)
 {
-	if (gettid() == getpid()) { /* ours: with a core, and on the record's account */
+	if (gettid() == getpid()) { /* ours: with a core, and on the record's or store's account */
+		note_store();
 		signal(sig, SIG_DFL);
 		raise(sig);
 		return;
 	}
-	(void)!write(STDERR_FILENO, abort_line, strlen(abort_line));
+	(void)!write(STDERR_FILENO, last_words.abort_line, strlen(last_words.abort_line));
 	_exit(EXIT_LIBRARY);
 }
 
@@ -31,7 +45,7 @@ void quit_by_library(unsigned partition)
 {
 	struct sigaction action = {.sa_handler = on_abort, .sa_flags = SA_NODEFER};
 
-	snprintf(abort_line, sizeof(abort_line),
+	snprintf(last_words.abort_line, sizeof(last_words.abort_line),
 		"worker[%u] error worker.library_failed what=\"an assertion of the Kafka client\" "
 		"action=\"the supervisor starts it again\"\n",
 		partition);
@@ -40,17 +54,46 @@ void quit_by_library(unsigned partition)
 	sigaction(SIGABRT, &action, NULL);
 }
 
+/* What did it comes again after the return, and meets what was there before us. */
+static const int fatal[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+static struct sigaction before[sizeof(fatal) / sizeof(fatal[0])];
+
+static void on_fatal(int sig, siginfo_t *info, void *context)
+{
+	(void)context;
+	for (size_t i = 0; i < sizeof(fatal) / sizeof(fatal[0]); i++)
+		if (fatal[i] == sig)
+			sigaction(sig, &before[i], NULL);
+	note_store();
+	if (info->si_code <= 0) /* somebody has sent it */
+		raise(sig);
+}
+
+void quit_in_store(struct stats *stats)
+{
+	struct sigaction action = {.sa_sigaction = on_fatal, .sa_flags = SA_SIGINFO};
+
+	last_words.stats = stats;
+	sigemptyset(&action.sa_mask);
+	for (size_t i = 0; i < sizeof(fatal) / sizeof(fatal[0]); i++)
+		sigaction(fatal[i], &action, &before[i]);
+}
+
 void quit_rebuild(struct stats *stats, enum rebuild_reason reason, const char *why)
 {
 	if (stats)
 		stats_set(stats, rebuild_reason, reason);
+	FAULT("quit.rebuild");
 	log_warn("worker.rebuild", "reason=%s why=\"%s\"", rebuild_reason_word(reason), why);
 	_exit(EXIT_REBUILD);
 }
 
 void quit_internal(const char *what, int err)
 {
-	log_error("worker.failed", "what=\"%s\" error=%s", what, err_word(err));
+	log_error("worker.failed", "what=\"%s\" error=%s action=\"%s\"", what, err_word(err),
+		err_advice(err == ERR_NOMEM  ? ENOMEM
+			   : err == ERR_BUSY ? EAGAIN /* a thread */
+					     : 0));
 	_exit(EXIT_INTERNAL);
 }
 

@@ -26,4 +26,7 @@ _Noreturn void quit_orphan(const char *why);
  */
 void quit_by_library(unsigned partition);
 
+/* From now on a death by signal inside of a transaction of the store is noted in stats. */
+void quit_in_store(struct stats *stats);
+
 #endif

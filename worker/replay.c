@@ -24,6 +24,7 @@
 
 #include "shm/check.h"
 #include "shm/err.h"
+#include "shm/fault.h"
 #include "shm/host.h"
 #include "shm/log.h"
 
@@ -63,7 +64,7 @@ void replay_new(const struct replay_options *options, struct replay **out)
 	struct replay *replay = calloc(1, sizeof(*replay));
 	const struct usage_meta *meta = usage_meta(options->usage);
 
-	must(replay);
+	must_get(replay);
 	replay->o = *options;
 	replay->commit = (struct commit){.handoff = options->handoff,
 		.table = options->table,
@@ -259,8 +260,10 @@ static void take_record(struct replay *replay, const struct source_event *event,
 	}
 	/* Published before the record is touched: should it kill us, the supervisor knows which. */
 	stats_set(replay->o.facts->stats, in_hand, event->offset + 1);
+	FAULT("record.in_hand");
 	if (apply_record(replay->o.usage, replay->o.handoff, event, now) == SKIP_NONE)
 		replay->last_timestamp_ms = event->timestamp_ms;
+	FAULT("record.applied");
 	replay->next = event->offset + 1;
 	replay->records++;
 	replay->read_total++;
@@ -281,6 +284,7 @@ static void advance(struct replay *replay, const struct source_event *event)
 		replay->anchor = replay->print;
 	usage_advance(replay->o.usage, replay->next, &replay->print);
 	replay->advanced = replay->next;
+	FAULT("batch.advanced");
 	facts_flag(replay->o.facts, FLAG_BAD_BATCH, false);
 	facts_flag(replay->o.facts, FLAG_STALLED, false);
 	replay->denied = false;
@@ -413,6 +417,7 @@ void replay_begin(struct replay *replay, const struct plan *plan)
 		replay->anchor = replay->print;
 		usage_anchor(replay->o.usage, &replay->anchor);
 	}
+	FAULT("replay.begin");
 	go_back_to(replay, plan->from);
 	if (plan->gap > 0) {
 		usage_gap(replay->o.usage, (uint64_t)plan->gap);
@@ -425,6 +430,7 @@ void replay_begin(struct replay *replay, const struct plan *plan)
 		stats_set(stats, start_offset, plan->from);
 	replay->placed = true;
 	stats_set(stats, target_offset, replay->target);
+	FAULT("replay.placed");
 	(void)replay_flush(replay);
 }
 
@@ -449,6 +455,7 @@ bool replay_reached(const struct replay *replay)
 void replay_go_live(struct replay *replay)
 {
 	replay->live = true;
+	FAULT("replay.live");
 }
 
 bool replay_is_live(const struct replay *replay)

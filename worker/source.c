@@ -12,6 +12,9 @@
  */
 #include "source.h"
 
+#include "quit.h"
+
+#include <errno.h>
 #include <librdkafka/rdkafka.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -155,6 +158,8 @@ static void on_error(rd_kafka_t *client, int err, const char *text, void *opaque
 	unsigned swallowed;
 
 	(void)client;
+	if (err == RD_KAFKA_RESP_ERR__CRIT_SYS_RESOURCE) /* it never tries again */
+		quit_internal("a thread of the Kafka client", ERR_BUSY);
 	if (!log_limit_pass(
 		    &source->error_limit, is_refusal(err, text) ? 30000 : 10000, &swallowed))
 		return;
@@ -195,10 +200,10 @@ static rd_kafka_resp_err_t on_new(
 	rd_kafka_t *client, const rd_kafka_conf_t *conf, void *arg, char *why, size_t size)
 {
 	(void)conf, (void)why, (void)size;
-	must(rd_kafka_interceptor_add_on_request_sent(client, "metadata", on_request, arg) ==
-		RD_KAFKA_RESP_ERR_NO_ERROR);
-	must(rd_kafka_interceptor_add_on_response_received(client, "metadata", on_response, arg) ==
-		RD_KAFKA_RESP_ERR_NO_ERROR);
+	must_get(rd_kafka_interceptor_add_on_request_sent(client, "metadata", on_request, arg) ==
+		 RD_KAFKA_RESP_ERR_NO_ERROR);
+	must_get(rd_kafka_interceptor_add_on_response_received(
+			 client, "metadata", on_response, arg) == RD_KAFKA_RESP_ERR_NO_ERROR);
 	return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
@@ -209,7 +214,7 @@ int source_open(const struct handoff *handoff, struct source **out)
 	rd_kafka_conf_t *conf = rd_kafka_conf_new();
 	char why[512], quoted[600];
 
-	must(source && conf);
+	must_get(source && conf);
 	if (set_all(conf, handoff) != 0) {
 		rd_kafka_conf_destroy(conf);
 		free(source);
@@ -218,12 +223,14 @@ int source_open(const struct handoff *handoff, struct source **out)
 	rd_kafka_conf_set_log_cb(conf, on_log);
 	rd_kafka_conf_set_error_cb(conf, on_error);
 	rd_kafka_conf_set_opaque(conf, source);
-	must(rd_kafka_conf_interceptor_add_on_new(conf, "metadata", on_new, source) ==
-		RD_KAFKA_RESP_ERR_NO_ERROR);
+	must_get(rd_kafka_conf_interceptor_add_on_new(conf, "metadata", on_new, source) ==
+		 RD_KAFKA_RESP_ERR_NO_ERROR);
 	source->client = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof(why));
 	if (!source->client) {
-		log_error("source.refused", "reason=%s hint=\"see kafka.properties\"",
-			log_quote(quoted, sizeof(quoted), why));
+		bool threads = rd_kafka_last_error() == RD_KAFKA_RESP_ERR__CRIT_SYS_RESOURCE;
+		log_error("source.refused", "reason=%s action=\"%s\"",
+			log_quote(quoted, sizeof(quoted), why),
+			threads ? err_advice(EAGAIN) : "see kafka.properties");
 		rd_kafka_conf_destroy(conf);
 		free(source);
 		return ERR_INVALID;
@@ -233,7 +240,7 @@ int source_open(const struct handoff *handoff, struct source **out)
 	source->queue = rd_kafka_queue_new(source->client);
 	source->partition = (int32_t)handoff->partition;
 	source->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	must(source->topic && source->queue && source->fd >= 0);
+	must_get(source->topic && source->queue && source->fd >= 0);
 	rd_kafka_queue_io_event_enable(source->queue, source->fd, &one, sizeof(one));
 	*out = source;
 	return 0;
@@ -270,8 +277,8 @@ void source_start(struct source *source, int64_t offset)
 {
 	must(offset >= 0);
 	source_stop(source);
-	must(rd_kafka_consume_start_queue(
-		     source->topic, source->partition, offset, source->queue) == 0);
+	must_get(rd_kafka_consume_start_queue(
+			 source->topic, source->partition, offset, source->queue) == 0);
 	source->started = true;
 }
 

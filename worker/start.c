@@ -13,6 +13,7 @@
  */
 #include "start.h"
 
+#include "shm/fault.h"
 #include "shm/host.h"
 
 #define BACKOFF_MIN_MS 100
@@ -34,6 +35,7 @@ static void ask(struct start *start)
 	start->state = START_ASKING;
 	start->due_ns = 0;
 	start->question = locate_ask(start->locate, start->since_ms);
+	FAULT("place.asked");
 }
 
 static void wait_and_ask(struct start *start)
@@ -48,6 +50,7 @@ static void wait_and_ask(struct start *start)
 static void read_tail(struct start *start)
 {
 	start->state = START_TAIL;
+	FAULT("place.tail");
 	start->seen = 0;
 	if (start->round == 0)
 		due_in(start, start->handoff->offsets_timeout_ms);
@@ -59,6 +62,7 @@ static void found(struct start *start)
 {
 	const struct plan *plan = &start->plan;
 
+	FAULT("place.found");
 	start->state = START_FOUND;
 	start->found_ns = host_boot_ns();
 	start->due_ns = 0;
@@ -73,6 +77,7 @@ static void check(struct start *start, const struct usage_fingerprint *print)
 	start->checking = print;
 	due_in(start, start->handoff->stall_timeout_ms);
 	source_start(start->source, print->offset);
+	FAULT("place.checking");
 }
 
 /* Carries out what the facts demand now. */
@@ -183,6 +188,7 @@ bool start_answer(struct start *start, const struct locate_answer *answer)
 		return false;
 	if (answer->error[0])
 		note_failure(start, answer->error);
+	FAULT("place.answered");
 	start->facts.end = answer->end;
 	start->facts.start = answer->start;
 	start->facts.time = answer->time;

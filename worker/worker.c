@@ -20,7 +20,9 @@
 
 #include "shm/check.h"
 #include "shm/err.h"
+#include "shm/fault.h"
 #include "shm/log.h"
+#include "shm/store.h"
 
 #define TICK_S		  0.25
 #define TICKS_A_SECOND	  4
@@ -51,6 +53,7 @@ static void drain(struct worker *worker)
 	if (worker->phase != PHASE_DRAINING) {
 		worker_stop_reading(worker);
 		worker_enter(worker, PHASE_DRAINING);
+		FAULT("drain.heard");
 		worker_drain_asking(worker);
 	}
 	worker_check_end(worker);
@@ -64,6 +67,7 @@ static void stop(struct worker *worker)
 		return;
 	worker_stop_reading(worker);
 	worker_enter(worker, PHASE_STOPPING);
+	FAULT("stop.heard");
 	/* If it cannot be committed now, it is read again by whoever is next. */
 	if (!draining)
 		(void)replay_flush(worker->replay);
@@ -107,8 +111,12 @@ static void check_clock(struct worker *worker)
 
 static void every_second(struct worker *worker)
 {
+	if (!store_is_in_place(usage_store(worker->p.usage), worker->p.path))
+		quit_rebuild(worker->stats, REBUILD_CORRUPT, "its files are gone, or cut short");
 	usage_check_readers(worker->p.usage);
 	facts_second(worker->p.facts, worker->p.usage, host_boot_ns());
+	/* As if it had been woken: one wake-up that is lost must not be waited for, for ever. */
+	ev_feed_event(worker->loop, &worker->locate_io, EV_READ);
 	if (!worker_is_reading(worker))
 		return;
 	worker_produce(worker);
@@ -210,11 +218,11 @@ void worker_run(const struct worker_parts *parts)
 {
 	struct worker *worker = calloc(1, sizeof(*worker));
 
-	must(worker);
+	must_get(worker);
 	worker->p = *parts;
 	worker->stats = parts->facts->stats;
 	worker->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV);
-	must(worker->loop);
+	must_get(worker->loop);
 	cpu_pin(parts->handoff->cpu);
 	quit_by_library(parts->handoff->partition);
 	make_threads(worker);

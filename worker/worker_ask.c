@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "shm/err.h"
+#include "shm/fault.h"
 #include "shm/log.h"
 
 #define STOP_FLUSH_NS UINT64_C(3000000000) /* for the broker to confirm what is left */
@@ -55,11 +56,14 @@ static void before_sleep(struct ev_loop *loop, ev_prepare *prepare, int events)
 	(void)events;
 	if (!admit_waiting(worker->admit))
 		return;
+	FAULT("ask.begin");
 	err = may_ask(worker);
 	if (!err &&
 		!admit_judged(worker->admit)) /* a batch of records may have been full just now */
 		err = replay_ask(worker->replay);
+	FAULT("ask.committed");
 	admit_answer(worker->admit, err);
+	FAULT("ask.answered");
 	replay_asked(worker->replay, err);
 	worker_emit(worker);
 	worker_set_due(worker);
@@ -151,7 +155,9 @@ void worker_stop_asking(struct worker *worker, bool draining)
 	if (draining || !worker->emit || replay_holds(worker->replay))
 		return;
 	usage_produce_all(worker->p.usage);
+	FAULT("stop.produced");
 	(void)replay_flush(worker->replay);
+	FAULT("stop.flushed");
 	emit_pump(worker->emit);
 }
 
@@ -173,6 +179,7 @@ void worker_drain_asking(struct worker *worker)
 	if (!worker->emit)
 		return;
 	retire_store(worker);
+	FAULT("drain.retired");
 	emit_drain(worker->emit);
 }
 
@@ -187,6 +194,7 @@ void worker_check_end(struct worker *worker)
 	if (worker->phase == PHASE_DRAINING && done && !worker->drained) {
 		worker->drained = true;
 		log_info("worker.drained", "next=%lld", next);
+		FAULT("drain.done");
 		worker_tell(worker, CONTROL_DRAINED);
 	}
 	if (worker->phase != PHASE_STOPPING)
@@ -195,6 +203,7 @@ void worker_check_end(struct worker *worker)
 		log_info("worker.stopped", "next=%lld outbox=%llu%s", next,
 			(unsigned long long)usage_meta(worker->p.usage)->outbox,
 			done ? "" : " unconfirmed=yes");
+		FAULT("stop.done");
 		_exit(0);
 	}
 }

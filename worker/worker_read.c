@@ -20,6 +20,7 @@
 #include "quit.h"
 
 #include "shm/err.h"
+#include "shm/fault.h"
 #include "shm/log.h"
 
 #define ASLEEP_NS UINT64_C(500000000) /* two ticks missed; a fetch waits a tenth of a second */
@@ -56,6 +57,7 @@ static void say_ready(struct worker *worker)
 		return;
 	worker->was_ready = true;
 	stats_set(worker->stats, ready_at, host_wall_ms());
+	FAULT("ready.telling");
 	worker_tell(worker, CONTROL_READY);
 }
 

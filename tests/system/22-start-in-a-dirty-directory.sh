@@ -146,7 +146,7 @@ is "$(grep -c 'worker.rebuild .*reason=identity why' "$T/a.log")" 3 '... because
 
 data=$(dir_of 0)/data.mdb; random_over "$data" 2 $(($(pages "$data") - 2))	# all but LMDB's own two pages
 rm "$(dir_of 1)/lock.mdb"; mkfifo "$(dir_of 1)/lock.mdb"
-rm -r "$(dir_of 2)"/*; mkdir "$(dir_of 2)/data.mdb"
+d=$(dir_of 2); rm -r "${d:?}"/*; mkdir "$d/data.mdb"
 rm "$(dir_of 3)/stats"; ln -s "$T/outside/stats" "$(dir_of 3)/stats"
 rebuilt_after 'random pages, a FIFO for a lock, a directory for a store, a link for counters' '0 1 2 3'
 

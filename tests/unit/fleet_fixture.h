@@ -9,7 +9,7 @@
  * that follow.  Words of a line, in order (see fleet_worker.c):
  *
  *	replaying ready drained		says so
- *	phase=N flags=N in_hand=N next=N reason=N	into its stats
+ *	phase=N flags=N in_hand=N in_store=N next=N reason=N	into its stats
  *	serve	answers DRAIN, ends at STOP	deaf	hears neither, but lives on
  *	still	no heartbeat any more		tough	ignores SIGABRT
  *	garbage zero stale			one such message

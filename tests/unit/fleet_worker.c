@@ -96,6 +96,8 @@ static void set(const struct worker *w, const char *word, int value)
 		stats_set(w->stats, flags, value);
 	else if (!strcmp(word, "in_hand"))
 		stats_set(w->stats, in_hand, value);
+	else if (!strcmp(word, "in_store"))
+		stats_set(w->stats, in_store, value);
 	else if (!strcmp(word, "next"))
 		stats_set(w->stats, next_offset, value);
 	else if (!strcmp(word, "reason"))
@@ -208,6 +210,7 @@ static void open_all(struct worker *w)
 	if (err)
 		_exit(err == ERR_BUSY ? EXIT_REBUILD : EXIT_INTERNAL);
 	stats_set(w->stats, in_hand, 0); /* as the real one */
+	stats_set(w->stats, in_store, 0);
 	stats_set(w->stats, flags, 0);
 }
 

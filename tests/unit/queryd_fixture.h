@@ -392,7 +392,7 @@ FIXTURE static int server_start(void **state)
 	server.address.sin_family = AF_INET;
 	server.address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	server.address.sin_port = htons((uint16_t)atoi(strrchr(bound, ':') + 1));
-	server.http = http_start(&server.query, fd);
+	server.http = http_start(&server.query, fd, NULL, NULL, why);
 	assert_non_null(server.http);
 	return 0;
 }

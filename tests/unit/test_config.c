@@ -85,7 +85,8 @@ static void config_print_shows_every_option(void **state)
 /* These have no use without each other. */
 static bool needs_others(const struct config_option *option)
 {
-	return strncmp(option->key, "grpc_tls_", 9) == 0;
+	return strncmp(option->key, "grpc_tls_", 9) == 0 ||
+	       strncmp(option->key, "http_tls_", 9) == 0 || strncmp(option->key, "peers", 5) == 0;
 }
 
 /* The commented examples must be right too: take the # away and read it again. */

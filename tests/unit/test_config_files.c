@@ -119,7 +119,7 @@ static void tls(const char *cert, const char *key, int err, const char *line)
 			 "  grpc_tls_client_ca: %s\n",
 		paths[0], paths[1], paths[0]);
 	accepts(text);
-	assert_int_equal(config_tls_files_check(&config, &error), err);
+	assert_int_equal(config_query_files_check(&config, &error), err);
 	snprintf(want, sizeof(want), "t.yaml:%c: query.grpc_tls_%s: %s/%s", line[0],
 		line[0] == '5' ? "cert" : "key", dir, line + 1);
 	if (err)

@@ -176,13 +176,13 @@ static void crash_quarantines_at_the_third_death_when_decoding_kills(void **stat
 
 static void crash_counts_only_the_signals_that_a_record_can_cause(void **state)
 {
-	static const int counted[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
-	static const int others[] = {0, SIGKILL, SIGTERM, SIGHUP, SIGPIPE, SIGXCPU, SIGSYS};
+	static const int counted[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS};
+	static const int others[] = {0, SIGKILL, SIGTERM, SIGHUP, SIGPIPE, SIGXCPU};
 	(void)state;
 	for (size_t i = 0; i < sizeof counted / sizeof *counted; i++) {
 		struct world w = {.next = 3};
 		die(&w, counted[i], 3);
-		die(&w, counted[(i + 1) % 5], 3);
+		die(&w, counted[(i + 1) % 6], 3);
 		assert_int_equal(die(&w, counted[i], 3), CRASH_QUARANTINE);
 	}
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -354,6 +354,64 @@ static void crash_rebuilds_when_the_worker_gives_up_opening_three_times(void **s
 	assert_int_equal(crash_judge(&crash, &death, &limits, &wait, &offset), CRASH_REBUILD);
 }
 
+/* A page of the store that kills, whatever is in hand; then one that is new, and innocent. */
+static void crash_renews_a_store_that_kills_three_times_from_inside(void **state)
+{
+	struct crash_death death = {.signal = SIGABRT, .in_store = true};
+	(void)state;
+	for (int i = 0; i < 2000; i++) {
+		struct crash crash = {0};
+		uint32_t wait;
+		int64_t offset;
+		for (int n = 1; n <= 3; n++) {
+			death.stored = random_below(1000);
+			death.in_hand = random_below(3) ? death.stored + random_below(3) : 0;
+			assert_int_equal(crash_judge(&crash, &death, &limits, &wait, &offset),
+				n < 3 ? CRASH_RETRY : CRASH_REBUILD);
+		}
+	}
+}
+
+/* Deaths by signals that nobody gives himself, and exits, are held against no store. */
+static void crash_renews_no_store_when_its_worker_was_killed_from_outside(void **state)
+{
+	struct crash crash = {0};
+	struct crash_death death = {.signal = SIGKILL, .in_store = true};
+	uint32_t wait;
+	int64_t offset;
+	(void)state;
+	for (int i = 0; i < 100; i++) {
+		death.signal = i % 2 ? SIGKILL : 0;
+		assert_int_equal(crash_judge(&crash, &death, &limits, &wait, &offset), CRASH_RETRY);
+	}
+}
+
+static void crash_blames_the_record_when_it_kills_a_new_store_too(void **state)
+{
+	struct crash crash = {0};
+	struct crash_death death = {.signal = SIGSEGV, .in_store = true, .stored = 8, .in_hand = 8};
+	uint32_t wait;
+	int64_t offset = 0;
+	enum crash_verdict verdict;
+	unsigned rebuilds = 0, deaths = 0;
+	(void)state;
+	do {
+		verdict = crash_judge(&crash, &death, &limits, &wait, &offset);
+		deaths++;
+		if (verdict == CRASH_REBUILD) {
+			rebuilds++;
+			crash = (struct crash){
+				.deaths = crash.deaths, .renewed_for = crash.renewed_for};
+		}
+	} while (verdict != CRASH_QUARANTINE && deaths < 100);
+	assert_int_equal(offset, 7);
+	assert_int_equal(rebuilds, 1);
+	assert_int_equal(deaths, 6);
+	/* Another one costs as much, not less: the store is not suspected at once. */
+	death.stored = death.in_hand = 20;
+	assert_int_equal(crash_judge(&crash, &death, &limits, &wait, &offset), CRASH_RETRY);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -373,6 +431,9 @@ int main(void)
 		cmocka_unit_test(crash_rebuilds_when_the_worker_gives_up_opening_three_times),
 		cmocka_unit_test(crash_goes_on_one_by_one_until_it_is_past_all_that_was_in_hand),
 		cmocka_unit_test(crash_says_something_sane_when_the_numbers_are_garbage),
+		cmocka_unit_test(crash_renews_a_store_that_kills_three_times_from_inside),
+		cmocka_unit_test(crash_renews_no_store_when_its_worker_was_killed_from_outside),
+		cmocka_unit_test(crash_blames_the_record_when_it_kills_a_new_store_too),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

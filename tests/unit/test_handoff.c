@@ -35,6 +35,7 @@ static struct handoff sample(void)
 		.produce = true,
 		.produce_every_s = 61,
 		.outbox_max = UINT64_C(5000000000),
+		.confine = true,
 		.run_dir = (char *)"/run/tally",
 		.topic = (char *)"topic with blanks",
 		.zone = (char *)"zone-\xc3\xa4",
@@ -57,7 +58,7 @@ static void assert_same(const struct handoff *got, const struct handoff *want)
 	SAME(window_minutes), SAME(replay_margin_s), SAME(offsets_timeout_ms);
 	SAME(batch_records), SAME(flush_ms), SAME(stall_timeout_ms), SAME(queue_records);
 	SAME(readers_max), SAME(map_bytes), SAME(on_lookup_failure);
-	SAME(produce), SAME(produce_every_s), SAME(outbox_max);
+	SAME(produce), SAME(produce_every_s), SAME(outbox_max), SAME(confine);
 	assert_string_equal(got->run_dir, want->run_dir);
 	assert_string_equal(got->topic, want->topic);
 	assert_string_equal(got->zone, want->zone ? want->zone : "");

@@ -93,12 +93,23 @@ static void listen_is_announced_and_withdrawn_by_its_owner(void **state)
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, scratch_setup, scratch_teardown)
 
+static void listen_knows_what_others_cannot_reach(void **state)
+{
+	(void)state;
+	assert_true(listen_is_local("127.0.0.1:1") && listen_is_local("127.9.9.9:1"));
+	assert_true(listen_is_local("[::1]:1") && listen_is_local("[::ffff:127.0.0.1]:1"));
+	assert_false(listen_is_local("0.0.0.0:1") || listen_is_local("[::]:1"));
+	assert_false(listen_is_local("[::12]:1") || listen_is_local("[::ffff:10.0.0.1]:1"));
+	assert_false(listen_is_local("12.7.0.1:1") || listen_is_local("10.127.0.1:1"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(listen_takes_a_free_port_and_says_which),
 		cmocka_unit_test(listen_is_shared_when_all_say_so),
 		cmocka_unit_test(listen_says_what_to_do_when_it_cannot),
+		cmocka_unit_test(listen_knows_what_others_cannot_reach),
 		TEST(listen_is_announced_and_withdrawn_by_its_owner),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -152,10 +152,10 @@ static void peers_uses_new_certificates_when_told(void **state)
 	meet(stage.a.address, "mine", "mine.ca");
 	assert_true(until(tried, 2));
 	run("cd '%s' && echo nonsense >mine.ca", "");
-	assert_false(peers_renew_tls(stage.peers, why));
+	assert_false(peers_renew(stage.peers, why));
 	assert_memory_equal(why, "query.grpc_tls_client_ca: ", 26);
 	run("cd '%s' && cp one.ca mine.ca", "");
-	assert_true(peers_renew_tls(stage.peers, why));
+	assert_true(peers_renew(stage.peers, why));
 	assert_true(until(partitions_are, 16));
 	stop();
 }

@@ -3,6 +3,7 @@
  */
 #include "scratch.h"
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "shm/err.h"
@@ -216,6 +217,25 @@ static void rundir_is_refused_when_the_lock_is_not_a_file_of_ours(void **state)
 	assert_int_equal(reopen(run), 0);
 }
 
+/* Whoever is told to remove the lock of a supervisor that runs may start a second one. */
+static void rundir_blames_no_file_when_descriptors_are_short(void **state)
+{
+	struct run *run = *state;
+	struct rlimit before, few;
+	prepare(run);
+	int lowest = dup(run->fd);
+	close(lowest);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	few = before;
+	few.rlim_cur = (rlim_t)lowest + 1; /* the directory, but not its lock */
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	int err = reopen(run);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_int_equal(err, ERR_IO);
+	assert_why(run, "/lock: Too many open files");
+	assert_int_equal(reopen(run), 0);
+}
+
 static void rundir_keeps_the_newest_leftover_and_unlinks_the_older(void **state)
 {
 	struct run *run = *state;
@@ -394,6 +414,7 @@ int main(void)
 		TEST(rundir_is_refused_when_the_group_is_none),
 		TEST(rundir_is_refused_when_another_supervisor_has_it),
 		TEST(rundir_is_refused_when_the_lock_is_not_a_file_of_ours),
+		TEST(rundir_blames_no_file_when_descriptors_are_short),
 		TEST(rundir_keeps_the_newest_leftover_and_unlinks_the_older),
 		TEST(rundir_touches_nothing_when_it_is_not_its_own),
 		TEST(rundir_never_makes_a_number_twice),

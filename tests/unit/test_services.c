@@ -31,7 +31,7 @@ static int setup(void **state)
 	client = calloc(1, sizeof *client);
 	client->loop = asker_loop(bench.asker);
 	int fd = listen_any(&client->port);
-	services = services_start(bench.asker, &config, fd, why);
+	services = services_start(bench.asker, &config, NULL, fd, why);
 	assert_non_null(services);
 	assert_true(asker_start(bench.asker));
 	peer = peer_ready(client);

@@ -156,6 +156,7 @@ static void store_open_reader_creates_nothing(void **state)
 	assert_int_equal(unlink(lock_path), 0);
 	assert_int_equal(store_open_reader(dir, &store), ERR_NOT_FOUND);
 	assert_int_equal(access(lock_path, F_OK), -1);
+	clean();
 	store = open_writer();
 	store_close(&store);
 	assert_int_equal(unlink(data_path), 0);
@@ -291,6 +292,81 @@ static void store_says_corrupt_when_the_lock_file_names_another_transaction(void
 	}
 }
 
+/* Readers that still have the old one would not be minded by who has another. */
+static void store_open_says_corrupt_when_the_lock_file_is_gone(void **state)
+{
+	struct store *store = open_writer();
+
+	(void)state;
+	assert_int_equal(put(store, "a", "one"), 0);
+	store_close(&store);
+	assert_int_equal(unlink(lock_path), 0);
+	assert_int_equal(store_open_writer(dir, MAP, 8, &store), ERR_CORRUPT);
+	assert_null(store);
+	clean();
+	store = open_writer(); /* a new one has neither */
+	assert_int_equal(put(store, "a", "one"), 0);
+	store_close(&store);
+}
+
+static void store_knows_when_its_files_are_not_in_place(void **state)
+{
+	struct store *store = open_writer();
+	char kept[128];
+
+	(void)state;
+	snprintf(kept, sizeof(kept), "%s.kept", lock_path);
+	assert_int_equal(put(store, "a", "one"), 0);
+	assert_true(store_is_in_place(store, dir));
+	assert_int_equal(rename(lock_path, kept), 0);
+	assert_false(store_is_in_place(store, dir));
+	write_file(lock_path, "another", 7, 8192);
+	assert_false(store_is_in_place(store, dir));
+	assert_int_equal(rename(kept, lock_path), 0);
+	assert_true(store_is_in_place(store, dir));
+	assert_int_equal(rename(data_path, kept), 0);
+	assert_false(store_is_in_place(store, dir));
+	assert_int_equal(rename(kept, data_path), 0);
+	assert_true(store_is_in_place(store, dir));
+	assert_int_equal(truncate(data_path, 2 * 4096), 0);
+	assert_false(store_is_in_place(store, dir));
+	assert_false(store_is_in_place(store, "/nowhere"));
+	assert_int_equal(truncate(data_path, (off_t)MAP), 0);
+	store_close(&store);
+}
+
+static void store_is_in_use_from_begin_to_end_of_a_transaction(void **state)
+{
+	struct store *store = open_writer();
+	struct store_txn write, read, held[8];
+	struct store_bytes value;
+
+	(void)state;
+	assert_false(store_in_use());
+	store_begin(&write, store);
+	store_begin_read(&read, store);
+	assert_false(store_get(&read, text("a"), &value));
+	store_abort(&read);
+	store_abort(&read);
+	assert_true(store_in_use()); /* the other one */
+	store_put(&write, text("a"), text("one"));
+	assert_int_equal(store_commit(&write), 0);
+	assert_false(store_in_use());
+	store_begin(&write, store);
+	store_abort(&write);
+	assert_false(store_in_use());
+	for (int i = 0; i < 7; i++)
+		store_begin_read(&held[i], store);
+	store_begin_read(&held[7], store);
+	store_begin_read(&read, store); /* there are 8 slots */
+	assert_int_equal(read.err, ERR_BUSY);
+	for (int i = 0; i < 8; i++)
+		store_abort(&held[i]);
+	store_abort(&read);
+	assert_false(store_in_use());
+	store_close(&store);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, each_setup)
@@ -305,6 +381,9 @@ int main(void)
 		TEST(store_open_says_corrupt_when_the_file_was_cut_short),
 		TEST(store_open_refuses_what_is_no_regular_file),
 		TEST(store_map_is_not_in_core_dumps),
+		TEST(store_open_says_corrupt_when_the_lock_file_is_gone),
+		TEST(store_knows_when_its_files_are_not_in_place),
+		TEST(store_is_in_use_from_begin_to_end_of_a_transaction),
 		cmocka_unit_test_setup(
 			store_says_corrupt_when_the_lock_file_names_another_transaction,
 			each_setup),

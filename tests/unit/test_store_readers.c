@@ -49,6 +49,7 @@ static void store_reader_sees_one_commit_at_a_time(void **state)
 		assert_int_equal(put(store, "other", "x"), 0);
 	store_facts(store, &facts);
 	assert_int_equal(facts.last_txn - facts.oldest_reader, 20);
+	assert_int_equal(facts.oldest_pid, child.pid);
 	assert_true(facts.readers >= 1);
 	assert_int_equal(facts.page_size, 4096);
 	assert_int_equal(facts.map_bytes, MAP);
@@ -57,6 +58,7 @@ static void store_reader_sees_one_commit_at_a_time(void **state)
 	step(&child);
 	store_facts(store, &facts);
 	assert_int_equal(facts.last_txn, facts.oldest_reader);
+	assert_int_equal(facts.oldest_pid, 0);
 	assert_true(facts.free_pages > 0);
 	store_close(&store);
 	step(&child);

@@ -145,7 +145,7 @@ const struct message *maker_make(
 		pick = &maker->last;
 		timestamp_ms = maker->last_timestamp_ms;
 	} else if (kind == KIND_TOO_OLD) {
-		timestamp_ms -= 30ll * DAY_MS;
+		timestamp_ms -= INT64_C(30) * DAY_MS;
 	} else if (kind == KIND_FUTURE) {
 		timestamp_ms += DAY_MS / 24;
 	}

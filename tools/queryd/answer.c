@@ -24,7 +24,8 @@ void answer_clear(struct answer *answer)
 
 unsigned answer_status_at(unsigned index)
 {
-	static const unsigned status[ANSWER_STATUSES] = {200, 400, 404, 405, 413, 415, 500, 503};
+	static const unsigned status[ANSWER_STATUSES] = {
+		200, 400, 401, 403, 404, 405, 413, 415, 500, 503};
 
 	return index < ANSWER_STATUSES ? status[index] : 0;
 }
@@ -43,8 +44,8 @@ void answer_json(struct answer *answer, unsigned status, json_t *json)
 	answer_clear(answer);
 	answer->status = status;
 	answer->type = "application/json";
-	answer->body = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9));
-	must(answer->body != NULL); /* all text went through answer_text */
+	answer->body = json_dumps(json, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
+	must_get(answer->body != NULL); /* all text went through answer_text */
 	answer->len = strlen(answer->body);
 	json_decref(json);
 }
@@ -110,6 +111,26 @@ void answer_not_ready(struct answer *answer, const struct tally_basis *basis)
 	answer_json(answer, 503, json);
 }
 
+bool question_allowed(
+	const struct question *question, unsigned needs, const char *tenant, struct answer *answer)
+{
+	struct access *access = question->query->access;
+	const char *header = question->authorization;
+	enum access_verdict verdict;
+
+	if (access == NULL || needs == 0)
+		return true;
+	verdict = access_judge(access, header, header == NULL ? 0 : strlen(header), needs, tenant);
+	if (verdict == ACCESS_GRANTED)
+		return true;
+	access_refused(access, ACCESS_HTTP, verdict, question->fd);
+	if (verdict == ACCESS_OUT_OF_SCOPE)
+		answer_error(answer, 403, "forbidden", "%s", access_words(verdict));
+	else
+		answer_error(answer, 401, "unauthenticated", "%s", access_words(verdict));
+	return false;
+}
+
 struct posted *question_posted(struct question *question, struct answer *answer)
 {
 	struct body *body = question->body;
@@ -143,7 +164,7 @@ json_t *answer_text(const char *text)
 	if (record_text_ok(text, len))
 		return json_stringn(text, len);
 	copy = strdup(text);
-	must(copy != NULL);
+	must_get(copy != NULL);
 	for (size_t i = 0; i < len; i++)
 		if ((unsigned char)copy[i] >= 0x80)
 			copy[i] = '?';

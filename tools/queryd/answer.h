@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "access.h"
 #include "ask.h"
 #include "body.h"
 #include "conns.h"
@@ -27,7 +28,7 @@
 #define ANSWER_AGAIN 1
 
 #define ANSWER_ROUTES_MAX 16
-#define ANSWER_STATUSES	  8
+#define ANSWER_STATUSES	  10
 
 /* What lives as long as the process. */
 struct query {
@@ -42,6 +43,7 @@ struct query {
 	_Atomic uint64_t answers[ANSWER_ROUTES_MAX + 1][ANSWER_STATUSES];
 	_Atomic uint64_t rebuilt; /* answers built again because a partition left meanwhile */
 	_Atomic size_t bodies;	  /* bytes of request bodies that are held */
+	struct access *access;	  /* NULL: everybody may ask everything */
 	/*
 	 * asker_submit: asks, and waits for the answer until the question's deadline.  0: every
 	 * stream has its result; else a TALLY_E*.  NULL: no questions that write are taken.
@@ -58,7 +60,9 @@ struct question {
 	struct query *query;
 	struct seat *seat;
 	struct request *request;
-	struct body *body; /* of a POST */
+	struct body *body;	   /* of a POST */
+	const char *authorization; /* the header; NULL = none */
+	int fd;			   /* the connection's, for the log */
 };
 
 struct answer {
@@ -86,6 +90,13 @@ void answer_failure(struct answer *answer, const struct query *query, int err);
 
 /* 503 not_ready: no partition can answer. */
 void answer_not_ready(struct answer *answer, const struct tally_basis *basis);
+
+/*
+ * May whoever asks do what needs one of `needs` (enum token_scope), of this tenant?  false: the
+ * answer is 401 or 403.
+ */
+bool question_allowed(
+	const struct question *question, unsigned needs, const char *tenant, struct answer *answer);
 
 /* The question in the body; NULL: the answer is an error already. */
 struct posted *question_posted(struct question *question, struct answer *answer);

@@ -117,7 +117,7 @@ static void write_loki(FILE *out, const struct posted *posted)
 static void write_tenant(FILE *out, const char *tenant)
 {
 	json_t *text = answer_text(tenant);
-	char *json = json_dumps(text, JSON_ENCODE_ANY | JSON_COMPACT);
+	char *json = json_dumps(text, JSON_ENCODE_ANY | JSON_ENSURE_ASCII | JSON_COMPACT);
 
 	fputs(json, out);
 	free(json);

@@ -135,7 +135,9 @@ int answer_check(struct question *question, struct answer *answer)
 	struct tally_check *checks;
 	int err;
 
-	if (posted == NULL)
+	/* Whether it is for this tenant is known only now. */
+	if (posted == NULL || !question_allowed(question, TOKEN_ASK | TOKEN_READ | TOKEN_TENANT,
+				      posted->tenant, answer))
 		return 0;
 	checks = calloc(posted->n + 1, sizeof(*checks));
 	if (checks == NULL)

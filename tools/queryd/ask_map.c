@@ -5,6 +5,7 @@
  *
  * Runs in: queryd, asker thread.  Blocks in: opening the stores of new generations.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 
 #include "shm/check.h"
 #include "shm/client_stand.h"
+#include "shm/err.h"
 #include "shm/host.h"
 
 #define OPEN_EVERY_NS UINT64_C(100000000) /* a run directory that is not there */
@@ -42,7 +44,7 @@ static uint32_t part_number(struct ask_work *work, uint32_t partition)
 	if (work->n_parts == work->parts_cap) {
 		work->parts_cap = work->parts_cap ? work->parts_cap * 2 : 64;
 		work->parts = reallocarray(work->parts, work->parts_cap, sizeof *work->parts);
-		must(work->parts);
+		must_get(work->parts);
 	}
 	work->parts[work->n_parts] = (struct ask_part){.partition = partition};
 	*number = (uint32_t)++work->n_parts;
@@ -110,6 +112,18 @@ void ask_set_all(struct ask_work *work, enum ask_result result)
 
 /* ------------------------------------------------------------------ the map */
 
+static void say_unreadable(struct asker *asker, const struct ask_part *part, int err, int code)
+{
+	unsigned more;
+	if (err == TALLY_ENOTREADY || err == TALLY_ESTALE ||
+		!log_limit_pass(&asker->unreadable, 10000, &more))
+		return;
+	log_warn("ask.unreadable",
+		"partition=%u generation=%llu error=\"%s\" suppressed=%u action=\"%s\"",
+		part->partition, (unsigned long long)part->generation, tally_error(err), more,
+		err_advice(err == TALLY_ENOMEM ? ENOMEM : code));
+}
+
 /* A store that cannot be read is not served; no room among its readers passes. */
 static enum ask_result result_of_error(int err)
 {
@@ -121,8 +135,11 @@ bool ask_look_up(struct ask_work *work, const struct ask_part *part, const uint3
 {
 	for (size_t i = 0; i < n; i++)
 		hashes[i] = work->ask->streams[streams[i]].hash;
+	errno = 0;
 	int err = client_stand_known(work->asker->tally, work->ask->tenant, part->partition,
 		part->generation, hashes, n, active);
+	if (err)
+		say_unreadable(work->asker, part, err, errno);
 	for (size_t i = 0; err && i < n; i++)
 		work->ask->streams[streams[i]].result = result_of_error(err);
 	return !err;

@@ -24,6 +24,7 @@
 #include "touch.h"
 
 #include "shm/admit.h"
+#include "shm/log.h"
 #include "shm/table.h"
 #include "shm/tally.h"
 
@@ -129,6 +130,7 @@ struct asker {
 	size_t pool_streams; /* they have room for so many */
 	size_t under_way;    /* streams of all questions, here and with peers */
 	bool settling;
+	struct log_limit unreadable;
 	struct ask_work *finishing;	  /* whose `done` is being called */
 	uint32_t part_of[TABLE_CAPACITY]; /* while a question is taken apart: number + 1 */
 	/* A message that is being made. */

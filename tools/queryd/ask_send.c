@@ -81,7 +81,7 @@ static struct ask_message *new_message(
 	struct ask_work *work, const uint32_t *streams, size_t n, const struct errand *errand)
 {
 	struct ask_message *message = malloc(sizeof *message + n * sizeof *message->stream);
-	must(message);
+	must_get(message);
 	*message = (struct ask_message){
 		.link = {.id = links_next_id(work->asker->links)},
 		.work = work,
@@ -350,7 +350,7 @@ static uint32_t claim_on(struct ask_work *work, struct ledger_bucket *bucket)
 	if (work->n_claims == work->claims_cap) {
 		work->claims_cap = work->claims_cap ? work->claims_cap * 2 : 8;
 		work->claims = reallocarray(work->claims, work->claims_cap, sizeof *work->claims);
-		must(work->claims);
+		must_get(work->claims);
 	}
 	ledger_hold(bucket);
 	work->claims[work->n_claims] = (struct ask_claim){

@@ -71,8 +71,8 @@ static void make_room(struct ask_work *work, size_t n)
 	work->candidate = malloc(work->cap * sizeof *work->candidate);
 	work->claim_of = malloc(work->cap * sizeof *work->claim_of);
 	work->grouped = malloc(work->cap * sizeof *work->grouped);
-	must(work->part && work->policy && work->state && work->order && work->hash &&
-		work->active && work->candidate && work->claim_of && work->grouped);
+	must_get(work->part && work->policy && work->state && work->order && work->hash &&
+		 work->active && work->candidate && work->claim_of && work->grouped);
 }
 
 struct ask_work *ask_take_work(struct asker *asker, struct ask *ask)
@@ -84,7 +84,7 @@ struct ask_work *ask_take_work(struct asker *asker, struct ask *ask)
 		asker->pool_streams -= work->cap;
 	} else {
 		work = calloc(1, sizeof *work);
-		must(work);
+		must_get(work);
 		work->asker = asker;
 	}
 	make_room(work, ask->n);
@@ -153,7 +153,7 @@ static void grow_policies(struct ask_work *work)
 	free(work->policy_index);
 	work->policy_index_size = work->policies_cap * 2;
 	work->policy_index = calloc(work->policy_index_size, sizeof *work->policy_index);
-	must(work->policies && work->policy_mark && work->policy_index);
+	must_get(work->policies && work->policy_mark && work->policy_index);
 	for (size_t i = 1; i < work->n_policies; i++)
 		work->policy_index[policy_place(work, work->policies[i])] = (uint32_t)i + 1;
 }

@@ -249,7 +249,7 @@ static void submit_done(struct ask *ask)
 	struct submit *submit = ask->arg;
 	const struct ask_work *work = submit->asker->finishing;
 	submit->stands = reallocarray(NULL, work->n_parts + 1, sizeof *submit->stands);
-	must(submit->stands);
+	must_get(submit->stands);
 	submit->partitions = work->partitions;
 	for (size_t i = 0; i < work->n_parts; i++)
 		if (work->parts[i].generation)
@@ -331,12 +331,12 @@ struct asker *asker_new(const char *run_dir)
 {
 	struct asker *asker = calloc(1, sizeof *asker);
 	struct asker_thread *thread = calloc(1, sizeof *thread);
-	must(asker && thread);
+	must_get(asker && thread);
 	asker->run_dir = run_dir;
 	asker->seed = host_random();
 	asker->thread = thread;
 	asker->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV);
-	must(asker->loop);
+	must_get(asker->loop);
 	asker->links = links_new(&(struct links_options){.loop = asker->loop,
 		.run_dir = run_dir,
 		.done = ask_answered,

@@ -47,7 +47,7 @@ struct frontend *frontend_new(struct asker *asker, struct peers *peers)
 {
 	struct frontend *frontend = calloc(1, sizeof(*frontend));
 
-	must(frontend != NULL);
+	must_get(frontend != NULL);
 	frontend->asker = asker;
 	frontend->peers = peers;
 	TAILQ_INIT(&frontend->turns);
@@ -148,7 +148,7 @@ static void take_rest(struct turn *turn)
 	rest->n = 0;
 	rest->streams = malloc((ask->n + 1) * sizeof(*rest->streams));
 	turn->place = malloc((ask->n + 1) * sizeof(*turn->place));
-	must(rest->streams != NULL && turn->place != NULL);
+	must_get(rest->streams != NULL && turn->place != NULL);
 	for (size_t i = 0; i < ask->n; i++) {
 		if (!turn->here[i] && ask->streams[i].result != ASK_UNSERVED)
 			continue;
@@ -185,14 +185,14 @@ int frontend_begin(struct frontend *frontend, struct ask *ask)
 	if (partitions == 0 || !valid(ask) || !ask_reserve(asker, ask->n))
 		return ask_begin(asker, ask);
 	here = malloc(ask->n);
-	must(here != NULL);
+	must_get(here != NULL);
 	if (mark_here(asker, ask, partitions, here) == 0) {
 		free(here);
 		ask_unreserve(asker, ask->n);
 		return ask_begin(asker, ask);
 	}
 	turn = calloc(1, sizeof(*turn));
-	must(turn != NULL);
+	must_get(turn != NULL);
 	*turn = (struct turn){
 		.frontend = frontend, .asker = asker, .ask = ask, .n = ask->n, .here = here};
 	TAILQ_INSERT_HEAD(&frontend->turns, turn, link);

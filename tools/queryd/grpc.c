@@ -74,6 +74,15 @@ const struct grpc_method *server_method(
 	return method;
 }
 
+bool server_is_open(const struct grpc_method *method)
+{
+	const struct grpc_method *of = grpc_health_table();
+
+	while (of->path != NULL && of != method)
+		of++;
+	return of->path != NULL;
+}
+
 bool server_charge(struct conn *conn, size_t bytes, size_t have)
 {
 	struct grpc_server *server = conn->server;
@@ -295,7 +304,7 @@ struct grpc_server *grpc_start(const struct grpc_options *options, int fd, char 
 {
 	struct grpc_server *server = calloc(1, sizeof(*server));
 
-	must(server != NULL);
+	must_get(server != NULL);
 	server->options = *options;
 	server->fd = fd;
 	fill_in(&server->options);
@@ -306,7 +315,7 @@ struct grpc_server *grpc_start(const struct grpc_options *options, int fd, char 
 	ev_timer_init(&server->tick, on_tick, TICK_S, TICK_S);
 	ev_timer_init(&server->reap, on_reap, 0, 0);
 	server->accept.data = server->tick.data = server->reap.data = server;
-	must(h2_prepare(server));
+	must_get(h2_prepare(server));
 	if (wants_tls(options) && !grpc_renew_tls(server, why)) {
 		grpc_free(&server);
 		return NULL;
@@ -324,7 +333,8 @@ bool grpc_renew_tls(struct grpc_server *server, char why[GRPC_WHY_SIZE])
 
 	if (!wants_tls(options))
 		return true;
-	tls = tls_context(options->cert_file, options->key_file, options->client_ca_file, why);
+	tls = tls_context(
+		"grpc", options->cert_file, options->key_file, options->client_ca_file, why);
 	if (tls == NULL)
 		return false;
 	SSL_CTX_free(server->tls);

@@ -35,10 +35,12 @@ enum grpc_status {
 	GRPC_INVALID_ARGUMENT = 3,
 	GRPC_DEADLINE_EXCEEDED = 4,
 	GRPC_NOT_FOUND = 5,
+	GRPC_PERMISSION_DENIED = 7,
 	GRPC_RESOURCE_EXHAUSTED = 8,
 	GRPC_UNIMPLEMENTED = 12,
 	GRPC_INTERNAL = 13,
 	GRPC_UNAVAILABLE = 14,
+	GRPC_UNAUTHENTICATED = 16,
 	GRPC_STATUSES = 17
 };
 
@@ -76,6 +78,13 @@ struct grpc_options {
 	 * be asked?  Called often, also once a second for watchers.  NULL: always.
 	 */
 	bool (*serving)(const char *service, void *arg);
+	/*
+	 * May this be called, with this "authorization" (NULL: none), from the
+	 * other side of `fd`?  GRPC_OK, or a status and one line in *why that stays.  Health may
+	 * always; who sends two may not.  NULL: everything may.
+	 */
+	enum grpc_status (*may)(
+		const char *authorization, size_t len, int fd, const char **why, void *arg);
 	const uint8_t *descriptors; /* a FileDescriptorSet; NULL: no reflection */
 	size_t descriptors_len;
 	size_t message_max; /* bytes of a request message, after gunzip; of our own methods 4 KiB */

@@ -177,6 +177,21 @@ static void take_timeout(struct grpc_call *call, const char *value, size_t len)
 		ev_timer_set(&call->deadline, (double)ns / 1e9, 0);
 }
 
+static void take_authorization(struct grpc_call *call, const char *value, size_t len)
+{
+	const struct grpc_server *server = call->conn->server;
+
+	if (server->options.may == NULL)
+		return;
+	if (call->authorized++ == 0) {
+		call->may = server->options.may(
+			value, len, call->conn->wire.fd, &call->may_why, server->options.arg);
+	} else if (call->may == GRPC_OK) { /* which of them counts?  neither */
+		call->may = GRPC_UNAUTHENTICATED;
+		call->may_why = "more than one authorization";
+	}
+}
+
 void call_header(
 	struct grpc_call *call, const char *name, size_t name_len, const char *value, size_t len)
 {
@@ -192,6 +207,18 @@ void call_header(
 		call->encoding = is(value, len, "identity") ? ENCODING_IDENTITY
 				 : is(value, len, "gzip")   ? ENCODING_GZIP
 							    : ENCODING_OTHER;
+	else if (is(name, name_len, "authorization"))
+		take_authorization(call, value, len);
+}
+
+/* Whoever has no token is told so first: he learns nothing else. */
+static bool may(struct grpc_call *call)
+{
+	if (call->conn->server->options.may == NULL || server_is_open(call->method))
+		return true;
+	if (call->authorized == 0)
+		take_authorization(call, NULL, 0);
+	return call->may == GRPC_OK;
 }
 
 void call_headers_end(struct grpc_call *call)
@@ -206,6 +233,8 @@ void call_headers_end(struct grpc_call *call)
 			"This is a gRPC service: content-type must be application/grpc.\n");
 	else if (call->headers_large)
 		call_fail(call, GRPC_RESOURCE_EXHAUSTED, "the headers are too large");
+	else if (!may(call))
+		call_fail(call, call->may, call->may_why);
 	else if (call->timeout_bad)
 		call_fail(call, GRPC_INTERNAL, "grpc-timeout is malformed");
 	else if (call->method == NULL)
@@ -348,8 +377,8 @@ static void hand_over_front(struct grpc_call *call, const uint8_t *frame, size_t
 static enum grpc_front next_front(struct grpc_call *call, size_t *length)
 {
 	struct bytes *in = &call->in;
-	enum grpc_front front =
-		grpc_front(in->at + call->in_at, in->len - call->in_at, call->message_max, length);
+	const uint8_t *at = in->at == NULL ? NULL : in->at + call->in_at;
+	enum grpc_front front = grpc_front(at, in->len - call->in_at, call->message_max, length);
 
 	if (front != FRONT_WHOLE && call->in_at > 0) {
 		memmove(in->at, in->at + call->in_at, in->len - call->in_at);

@@ -58,9 +58,12 @@ struct grpc_call {
 	/* the request */
 	enum call_encoding encoding;
 	bool post, content_ok, timeout_bad;
-	size_t message_max; /* of its method */
-	bool all_here;	    /* the peer has said its last word */
-	bool headers_large; /* more than we take */
+	size_t message_max;   /* of its method */
+	bool all_here;	      /* the peer has said its last word */
+	bool headers_large;   /* more than we take */
+	enum grpc_status may; /* options.may has said; asked when `authorized` */
+	const char *may_why;
+	unsigned authorized; /* so many headers "authorization" */
 	uint64_t deadline_ns;
 	ev_timer deadline;
 	struct bytes in; /* framed, as it came */
@@ -244,6 +247,9 @@ uint64_t server_turn(struct grpc_server *server);
 /* *message_max: what one message of it may have. */
 const struct grpc_method *server_method(
 	const struct grpc_server *server, const char *path, size_t len, size_t *message_max);
+
+/* Nobody needs a token for it: grpc.health.v1. */
+bool server_is_open(const struct grpc_method *method);
 
 /* Of the budget, for a call of this connection; large ones leave something for small ones. */
 bool server_charge(struct conn *conn, size_t bytes, size_t have);

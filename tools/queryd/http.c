@@ -3,9 +3,13 @@
  *
  *	target -> begin_request -> (body: kept for a POST) -> respond -> completed
  *	                                               |
- *	          route -> seat -> build -> seat_still_valid -> MHD_queue_response
+ *	  may he? route -> seat -> build -> seat_still_valid -> MHD_queue_response
  *	                             ^            | no, 3 times: 503
  *	                             '------------'
+ *
+ * A daemon of the library keeps the certificate that it was started with: for a
+ * new one a second daemon takes over the listening socket, and the first ends
+ * when its connections have.
  *
  * Promise: what was read from stores is checked after the response has been
  * made; from there to the send there is nothing but the queue of this very
@@ -15,26 +19,41 @@
  */
 #include "http.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <microhttpd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "metrics.h"
 #include "route.h"
 
+#include "shm/check.h"
 #include "shm/host.h"
 #include "shm/log.h"
 
-#define TRIES 3
+#define TRIES	    3
+#define RETIRED_MAX 4
+
+/* A daemon of the library, with what it was started with: it knows no other certificate. */
+struct server {
+	struct http *http;
+	struct MHD_Daemon *daemon;
+	struct http_tls *tls; /* NULL = cleartext */
+	int fd;		      /* listening; retired: taken from the daemon, closed after it */
+	uint64_t retired_ns;
+};
 
 struct http {
 	struct query *query;
-	struct MHD_Daemon *daemon;
+	struct http_tls_files files;
+	struct server *now, *retired[RETIRED_MAX];
 };
 
 /* One request, from its first line to the last byte of its answer. */
@@ -43,6 +62,7 @@ struct asked {
 	size_t ignored; /* bytes of a body that nobody wants */
 	bool started;	/* its headers are complete */
 	bool posts;	/* a POST where one is taken: its body is kept */
+	bool allowed;	/* the token was looked at when the headers were there */
 	struct body body;
 };
 
@@ -52,6 +72,25 @@ static struct conn *conn_of(struct MHD_Connection *connection)
 		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
 
 	return info == NULL ? NULL : info->socket_context;
+}
+
+static const char *header(struct MHD_Connection *connection, const char *name)
+{
+	return MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
+}
+
+static struct question question_of(
+	struct query *query, struct MHD_Connection *connection, struct asked *asked)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+	return (struct question){
+		.query = query,
+		.body = &asked->body,
+		.authorization = header(connection, MHD_HTTP_HEADER_AUTHORIZATION),
+		.fd = info == NULL ? -1 : info->connect_fd,
+	};
 }
 
 /* --- an answer ----------------------------------------------------------------------------------
@@ -64,10 +103,27 @@ static bool takes(const struct route *route, const char *method)
 	return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
 }
 
-/* What goes wrong before a route is asked; true: the answer is there. */
-static bool refused(const struct route *route, struct request *request, const char *method,
-	struct answer *answer)
+/*
+ * What a path needs.  A token that may do anything at all learns that there is no such
+ * path; whoever has none learns nothing.
+ */
+static bool allowed(const struct question *question, const struct route *route,
+	const struct request *request, struct answer *answer)
 {
+	const unsigned any = TOKEN_ASK | TOKEN_READ | TOKEN_METRICS | TOKEN_TENANT;
+
+	return question_allowed(question, route == NULL ? any : route->needs,
+		route == NULL ? NULL : route_tenant(route, request), answer);
+}
+
+/* What goes wrong before a route is asked; true: the answer is there. */
+static bool refused(const struct question *question, const struct route *route, const char *method,
+	bool looked_at, struct answer *answer)
+{
+	const struct request *request = question->request;
+
+	if (!looked_at && !allowed(question, route, request, answer))
+		return true;
 	if (route == NULL)
 		answer_error(
 			answer, 404, "not_found", "there is no such path; see tally-queryd(8)");
@@ -82,26 +138,28 @@ static bool refused(const struct route *route, struct request *request, const ch
 }
 
 /* One try.  0: built; ANSWER_AGAIN. */
-static int build(struct query *query, struct seat *seat, struct asked *asked, const char *method,
+static int build(struct question *question, struct asked *asked, const char *method,
 	const struct route **route, struct answer *answer)
 {
-	struct question question = {.query = query, .seat = seat, .body = &asked->body};
+	struct query *query = question->query;
+	struct seat *seat = question->seat;
 	char why[REQUEST_WHY_SIZE] = "";
 	struct request request;
 	int err;
 
 	seat_again(seat);
 	err = request_parse(&request, asked->target, why);
-	question.request = &request;
+	question->request = &request;
 	*route = err == 0 ? route_find(&request) : NULL;
 	if (err == TALLY_EINVALID) {
-		answer_error(answer, 400, "invalid", "%s", why);
+		if (allowed(question, NULL, &request, answer))
+			answer_error(answer, 400, "invalid", "%s", why);
 		err = 0;
-	} else if (err == 0 && !refused(*route, &request, method, answer)) {
+	} else if (err == 0 && !refused(question, *route, method, asked->allowed, answer)) {
 		if ((*route)->table != TABLE_UNUSED)
 			err = seat_attach(query->seats, seat);
 		if (err == 0 || (*route)->table != TABLE_NEEDED)
-			err = (*route)->answer(&question, answer);
+			err = (*route)->answer(question, answer);
 	}
 	request_free(&request);
 	if (err != 0 && err != ANSWER_AGAIN) {
@@ -127,6 +185,9 @@ static struct MHD_Response *response_of(const struct route *route, struct answer
 	if (answer->status == 405)
 		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW,
 			route != NULL && route->takes == ROUTE_POSTS ? "POST" : "GET, HEAD");
+	if (answer->status == 401)
+		MHD_add_response_header(
+			response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"tally\"");
 	if (answer->status == 503)
 		MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
 	return response;
@@ -157,16 +218,19 @@ static bool queue(struct MHD_Connection *connection, struct seat *seat, const st
 static enum MHD_Result respond(struct query *query, struct MHD_Connection *connection,
 	struct asked *asked, const char *method)
 {
+	struct question question = question_of(query, connection, asked);
 	struct seat *seat = seats_take(query->seats);
 	const struct route *route = NULL;
 	struct answer answer = {0};
 	enum MHD_Result result = MHD_NO;
 	bool sent = false;
 
+	question.seat = seat;
+
 	for (int tries = 0; tries < TRIES && !sent; tries++) {
 		if (tries > 0)
 			atomic_fetch_add(&query->rebuilt, 1);
-		if (build(query, seat, asked, method, &route, &answer) == 0)
+		if (build(&question, asked, method, &route, &answer) == 0)
 			sent = queue(connection, seat, route, &answer, &result);
 	}
 	if (!sent) {
@@ -194,11 +258,6 @@ static const struct route *route_of(const struct asked *asked)
 		route = route_find(&request);
 	request_free(&request);
 	return route;
-}
-
-static const char *header(struct MHD_Connection *connection, const char *name)
-{
-	return MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
 }
 
 /*
@@ -242,12 +301,17 @@ static enum MHD_Result begin_body(struct http *http, struct MHD_Connection *conn
 	struct asked *asked, const char *method)
 {
 	const struct route *route = strcmp(method, "POST") == 0 ? route_of(asked) : NULL;
+	struct question question = question_of(http->query, connection, asked);
 	enum MHD_Result result = MHD_YES;
 	struct answer answer = {0};
 	struct MHD_Response *response;
 
 	asked->posts = route != NULL && route->takes == ROUTE_POSTS;
-	if (!asked->posts || !body_refused(connection, &answer))
+	if (!asked->posts)
+		return MHD_YES;
+	/* Nobody's body is taken in before he may ask. */
+	asked->allowed = question_allowed(&question, route->needs, NULL, &answer);
+	if (asked->allowed && !body_refused(connection, &answer))
 		return MHD_YES;
 	response = response_of(route, &answer);
 	if (response == NULL)
@@ -322,7 +386,8 @@ static void completed(void *arg, struct MHD_Connection *connection, void **conte
 static void connection_changed(void *arg, struct MHD_Connection *connection, void **context,
 	enum MHD_ConnectionNotificationCode code)
 {
-	struct http *http = arg;
+	struct server *server = arg;
+	struct http *http = server->http;
 	const union MHD_ConnectionInfo *info;
 
 	if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
@@ -330,6 +395,7 @@ static void connection_changed(void *arg, struct MHD_Connection *connection, voi
 		*context = NULL;
 		return;
 	}
+	http_tls_begin(server->tls, connection);
 	info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 	*context = info == NULL ? NULL
 				: conns_add(http->query->conns, info->connect_fd, host_boot_ns());
@@ -348,50 +414,155 @@ static void library_says(void *arg, const char *fmt, va_list args)
 /* --- start and stop -----------------------------------------------------------------------------
  */
 
-struct http *http_start(struct query *query, int fd)
+/* Takes fd and tls, also when it fails. */
+static struct server *server_start(
+	struct http *http, int fd, struct http_tls *tls, char why[HTTP_WHY_SIZE])
+{
+	struct server *server = calloc(1, sizeof(*server));
+	struct MHD_OptionItem items[HTTP_TLS_ITEMS_MAX];
+	unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG;
+
+	must_get(server != NULL);
+	*server = (struct server){.http = http, .tls = tls, .fd = fd};
+	http_tls_options(tls, items);
+	server->daemon = MHD_start_daemon(tls == NULL ? flags : flags | MHD_USE_TLS, 0, NULL, NULL,
+		handle, http, MHD_OPTION_EXTERNAL_LOGGER, library_says, NULL,
+		MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, http->query->threads,
+		MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_MAX,
+		MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_PEER,
+		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_SILENT_S,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_MEMORY_MAX,
+		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, begin_request, NULL,
+		MHD_OPTION_NOTIFY_COMPLETED, completed, http, MHD_OPTION_NOTIFY_CONNECTION,
+		connection_changed, server, MHD_OPTION_ARRAY, items, MHD_OPTION_END);
+	if (server->daemon != NULL)
+		return server;
+	snprintf(why, HTTP_WHY_SIZE,
+		tls == NULL ? "the HTTP library cannot start; more files or threads than allowed?"
+			    : "the HTTP library cannot start with the files of query.http_tls_*; "
+			      "more files or threads than allowed?");
+	close(fd);
+	http_tls_free(&server->tls);
+	free(server);
+	return NULL;
+}
+
+static void server_end(struct server **handle)
+{
+	struct server *server = *handle;
+
+	*handle = NULL;
+	if (server == NULL)
+		return;
+	MHD_stop_daemon(server->daemon);
+	if (server->retired_ns != 0)
+		close(server->fd);
+	http_tls_free(&server->tls);
+	free(server);
+}
+
+struct http *http_start(struct query *query, int fd, const struct http_tls_files *files,
+	struct http_tls *tls, char why[HTTP_WHY_SIZE])
 {
 	struct http *http = calloc(1, sizeof(*http));
 
-	if (http == NULL) {
-		close(fd);
-		return NULL;
-	}
+	must_get(http != NULL);
 	http->query = query;
-	http->daemon =
-		MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG, 0,
-			NULL, NULL, handle, http, MHD_OPTION_EXTERNAL_LOGGER, library_says, NULL,
-			MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, query->threads,
-			MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_MAX,
-			MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_PEER,
-			MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_SILENT_S,
-			MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_MEMORY_MAX,
-			MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, begin_request,
-			NULL, MHD_OPTION_NOTIFY_COMPLETED, completed, http,
-			MHD_OPTION_NOTIFY_CONNECTION, connection_changed, http, MHD_OPTION_END);
-	if (http->daemon != NULL)
+	if (files != NULL)
+		http->files = *files;
+	http->now = server_start(http, fd, tls, why);
+	if (http->now != NULL)
 		return http;
-	close(fd);
 	free(http);
 	return NULL;
 }
 
-void http_stop(struct http **http, unsigned grace_ms)
+const char *http_pin(const struct http *http)
 {
-	const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
-	struct conns_facts conns;
+	return http->now->tls == NULL ? NULL : http_tls_pin(http->now->tls);
+}
+
+/* Its connections may go on; the place of the one that has been retired for longest is taken. */
+static void retire(struct http *http, struct server *server)
+{
+	struct server **place = &http->retired[0];
+
+	for (unsigned i = 0; i < RETIRED_MAX && *place != NULL; i++)
+		if (http->retired[i] == NULL || http->retired[i]->retired_ns < (*place)->retired_ns)
+			place = &http->retired[i];
+	server_end(place);
+	server->retired_ns = host_boot_ns();
+	server->fd = MHD_quiesce_daemon(server->daemon);
+	*place = server;
+}
+
+bool http_renew_tls(struct http *http, char why[HTTP_WHY_SIZE])
+{
+	struct http_tls *tls;
+	struct server *fresh;
 	int fd;
 
-	if (*http == NULL)
+	if (http->now->tls == NULL)
+		return true;
+	tls = http_tls_load(&http->files, why);
+	if (tls == NULL)
+		return false;
+	if (http_tls_same(tls, http->now->tls)) {
+		http_tls_free(&tls);
+		return true;
+	}
+	fd = fcntl(http->now->fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0) {
+		snprintf(why, HTTP_WHY_SIZE, "query.http_tls_*: %s", strerror(errno));
+		http_tls_free(&tls);
+		return false;
+	}
+	fresh = server_start(http, fd, tls, why);
+	if (fresh == NULL)
+		return false;
+	retire(http, http->now);
+	http->now = fresh;
+	return true;
+}
+
+void http_tick(struct http *http)
+{
+	uint64_t now_ns = host_boot_ns();
+
+	for (unsigned i = 0; i < RETIRED_MAX; i++) {
+		struct server *server = http->retired[i];
+		const union MHD_DaemonInfo *info =
+			server == NULL ? NULL
+				       : MHD_get_daemon_info(server->daemon,
+						 MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+
+		if (server != NULL && ((info != NULL && info->num_connections == 0) ||
+					      now_ns - server->retired_ns >
+						      HTTP_RETIRED_S * UINT64_C(1000000000)))
+			server_end(&http->retired[i]);
+	}
+}
+
+void http_stop(struct http **handle, unsigned grace_ms)
+{
+	const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+	struct http *http = *handle;
+	struct conns_facts conns;
+
+	if (http == NULL)
 		return;
-	fd = MHD_quiesce_daemon((*http)->daemon);
-	if (fd >= 0)
-		close(fd);
-	conns_facts((*http)->query->conns, &conns);
+	*handle = NULL;
+	http->now->fd = MHD_quiesce_daemon(http->now->daemon);
+	http->now->retired_ns = host_boot_ns();
+	/* Who comes from now on is refused at once, not when the threads have ended. */
+	shutdown(http->now->fd, SHUT_RD);
+	conns_facts(http->query->conns, &conns);
 	for (unsigned ms = 0; ms < grace_ms && conns.asking > 0; ms += 10) {
 		nanosleep(&pause, NULL);
-		conns_facts((*http)->query->conns, &conns);
+		conns_facts(http->query->conns, &conns);
 	}
-	MHD_stop_daemon((*http)->daemon);
-	free(*http);
-	*http = NULL;
+	for (unsigned i = 0; i < RETIRED_MAX; i++)
+		server_end(&http->retired[i]);
+	server_end(&http->now);
+	free(http);
 }

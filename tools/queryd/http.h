@@ -6,6 +6,7 @@
 #define TALLY_QUERYD_HTTP_H
 
 #include "answer.h"
+#include "http_tls.h"
 
 /* Limits, as in the manual page. */
 #define HTTP_CONNECTIONS_MANY 480   /* from here on a new one ends the oldest without a request */
@@ -16,11 +17,28 @@
 #define HTTP_SILENT_S	      10    /* a connection may be silent for so long */
 #define HTTP_WAITING_S	      15    /* ... and be without a whole request for so long */
 #define HTTP_ASKING_S	      30    /* an answer must have been read whole after so long */
+#define HTTP_RETIRED_S	      40    /* connections may go on with an old certificate for so long */
 
 struct http;
 
-/* Serves on `fd` (taken) with query->threads threads.  NULL: it could not be started; logged. */
-struct http *http_start(struct query *query, int fd);
+/*
+ * Serves on `fd` (taken) with query->threads threads, in cleartext or with `tls` (taken), which
+ * came from `files` (their names are kept).  NULL with one line in `why`.
+ */
+struct http *http_start(struct query *query, int fd, const struct http_tls_files *files,
+	struct http_tls *tls, char why[HTTP_WHY_SIZE]);
+
+/*
+ * Reads the files of TLS again: connections to come get what is in them, those that are there
+ * may go on for HTTP_RETIRED_S.  false with a line in `why`: all is as it was.
+ */
+bool http_renew_tls(struct http *http, char why[HTTP_WHY_SIZE]);
+
+/* The pin of the certificate; NULL: cleartext. */
+const char *http_pin(const struct http *http);
+
+/* About once a second: ends what has been replaced. */
+void http_tick(struct http *http);
 
 /* Accepts nothing more, lets answers under way end for up to `grace_ms`, ends. */
 void http_stop(struct http **http, unsigned grace_ms);

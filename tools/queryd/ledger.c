@@ -17,7 +17,7 @@
 struct ledger *ledger_new(struct tally **tally)
 {
 	struct ledger *ledger = calloc(1, sizeof *ledger);
-	must(ledger);
+	must_get(ledger);
 	ledger->tally = tally;
 	ledger_init_accounts(ledger);
 	return ledger;

@@ -27,7 +27,7 @@ void ledger_init_accounts(struct ledger *ledger)
 	ledger->table = calloc(ledger->size, sizeof *ledger->table);
 	ledger->scratch_cap = READ_AT_ONCE;
 	ledger->scratch = calloc(ledger->scratch_cap, sizeof *ledger->scratch);
-	must(ledger->table && ledger->scratch);
+	must_get(ledger->table && ledger->scratch);
 }
 
 static void free_account(struct account *account)
@@ -58,7 +58,7 @@ static void grow_table(struct ledger *ledger)
 {
 	size_t size = ledger->size * 2;
 	struct account **table = calloc(size, sizeof *table);
-	must(table);
+	must_get(table);
 	for (size_t i = 0; i < ledger->size; i++)
 		while (ledger->table[i]) {
 			struct account *account = ledger->table[i];
@@ -83,9 +83,9 @@ static struct account *account_of(struct ledger *ledger, const char *tenant, int
 	if (ledger->facts.accounts >= ledger->size)
 		grow_table(ledger);
 	account = calloc(1, sizeof *account);
-	must(account);
+	must_get(account);
 	account->tenant = strdup(tenant);
-	must(account->tenant);
+	must_get(account->tenant);
 	account->hash = hash;
 	account->partition = partition;
 	account->next = ledger->table[hash & (ledger->size - 1)];
@@ -129,7 +129,7 @@ static void grow_account(struct account *account)
 	free(account->index);
 	account->index_size = account->cap * 2;
 	account->index = calloc(account->index_size, sizeof *account->index);
-	must(account->buckets && account->index);
+	must_get(account->buckets && account->index);
 	for (size_t i = 0; i < account->n; i++)
 		*place_of(account, account->buckets[i]->policy) = (uint32_t)i + 1;
 }
@@ -145,10 +145,10 @@ static struct ledger_bucket *bucket_named(struct account *account, size_t hint, 
 	if (*place)
 		return account->buckets[*place - 1];
 	struct ledger_bucket *bucket = calloc(1, sizeof *bucket);
-	must(bucket);
+	must_get(bucket);
 	bucket->account = account;
 	bucket->policy = strdup(policy);
-	must(bucket->policy);
+	must_get(bucket->policy);
 	account->buckets[account->n++] = bucket;
 	*place = (uint32_t)account->n;
 	return bucket;
@@ -172,7 +172,7 @@ static int read_buckets(struct ledger *ledger, const char *tenant, int32_t parti
 		ledger->scratch_cap = *n;
 		free(ledger->scratch);
 		ledger->scratch = calloc(ledger->scratch_cap, sizeof *ledger->scratch);
-		must(ledger->scratch);
+		must_get(ledger->scratch);
 	}
 	ledger->facts.readings++;
 	if (!err && !*n)

@@ -55,7 +55,7 @@ struct links {
 struct links *links_new(const struct links_options *options)
 {
 	struct links *links = calloc(1, sizeof *links);
-	must(links);
+	must_get(links);
 	links->options = *options;
 	return links;
 }
@@ -156,7 +156,7 @@ static struct link *open_link(struct links *links, uint32_t partition, uint64_t 
 		return NULL;
 	}
 	struct link *link = calloc(1, sizeof *link);
-	must(link);
+	must_get(link);
 	link->links = links;
 	link->partition = partition;
 	link->generation = generation;
@@ -231,7 +231,7 @@ static enum link_result queue(
 	if (link->queued_bytes + len > LINK_QUEUE_MAX)
 		return LINK_BUSY;
 	message->queued = malloc(len);
-	must(message->queued);
+	must_get(message->queued);
 	memcpy(message->queued, bytes, len);
 	message->len = len;
 	link->queued_bytes += len;

@@ -115,9 +115,21 @@ int listen_open(const char *text, const char *option, bool shared, char bound[LI
 	freeaddrinfo(list);
 	if (fd < 0)
 		say_bind(why, text, option, err);
-	else if (!bound_text(fd, bound))
+	else if (!bound_text(fd, bound)) {
 		snprintf(bound, LISTEN_TEXT_SIZE, "%s", text);
+		if (port == 0) { /* nobody would find it */
+			snprintf(why, LISTEN_WHY_SIZE, "%s: cannot learn its port", option);
+			close(fd);
+			fd = -1;
+		}
+	}
 	return fd;
+}
+
+bool listen_is_local(const char *bound)
+{
+	return strncmp(bound, "127.", 4) == 0 || strncmp(bound, "[::1]:", 6) == 0 ||
+	       strncmp(bound, "[::ffff:127.", 12) == 0;
 }
 
 static bool write_file(int dir, const char *name, const char *line)
@@ -137,7 +149,7 @@ static bool write_file(int dir, const char *name, const char *line)
 bool listen_announce(
 	const char *run_dir, const char *name, const char *bound, char why[LISTEN_WHY_SIZE])
 {
-	char line[LISTEN_TEXT_SIZE + 1], temporary[64];
+	char line[LISTEN_LINES_SIZE], temporary[64];
 	int dir = open(run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	bool ok = false;
 

@@ -7,10 +7,11 @@
 
 #include <stdbool.h>
 
-#define LISTEN_TEXT_SIZE 300 /* "[host]:port" */
-#define LISTEN_WHY_SIZE	 640
-#define LISTEN_HTTP_NAME "query.http"
-#define LISTEN_GRPC_NAME "query.grpc"
+#define LISTEN_TEXT_SIZE  300 /* "[host]:port" */
+#define LISTEN_LINES_SIZE (LISTEN_TEXT_SIZE + 100)
+#define LISTEN_WHY_SIZE	  640
+#define LISTEN_HTTP_NAME  "query.http"
+#define LISTEN_GRPC_NAME  "query.grpc"
 
 /*
  * Binds and listens on "127.0.0.1:3100", "[::1]:0", "localhost:3100".  `option`
@@ -22,8 +23,11 @@
 int listen_open(const char *text, const char *option, bool shared, char bound[LISTEN_TEXT_SIZE],
 	char why[LISTEN_WHY_SIZE]);
 
+/* Only this machine can reach what listen_open has bound: 127.0.0.0/8 or ::1. */
+bool listen_is_local(const char *bound);
+
 /*
- * Writes "<bound>\n" to <run_dir>/<name> (LISTEN_*_NAME), by rename.  false with
+ * Writes "<bound>\n" (and what its further lines say) to <run_dir>/<name> (LISTEN_*_NAME), by rename.  false with
  * one line in `why`.
  */
 bool listen_announce(

@@ -14,8 +14,10 @@
  * Runs in: queryd, main thread.  Blocks in: sigtimedwait.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -31,8 +33,10 @@
 #include "answer.h"
 #include "asker.h"
 #include "http.h"
+#include "last_words.h"
 #include "listen.h"
 #include "metrics.h"
+#include "privilege.h"
 #include "services.h"
 
 #include "shm/check.h"
@@ -51,7 +55,8 @@
 
 struct options {
 	const char *config;
-	long parent; /* 0 = none */
+	long parent;	/* 0 = none */
+	int last_words; /* -1 = nobody hears them */
 };
 
 static const char usage[] =
@@ -60,6 +65,7 @@ static const char usage[] =
 	"\n"
 	"  -c, --config FILE   configuration (tally.yaml); run_dir and query.* are used\n"
 	"      --parent PID    end with this process: for tallyd, which starts us\n"
+	"      --last-words FD say there which store killed us: for tallyd\n"
 	"  -h, --help          this text\n"
 	"  -V, --version       version\n"
 	"\n"
@@ -83,11 +89,21 @@ static long parent_of(const char *text)
 	return (long)pid;
 }
 
+static int descriptor_of(const char *text)
+{
+	uint64_t fd;
+
+	if (!request_number(text, 3, INT32_MAX, &fd) || fcntl((int)fd, F_SETFD, FD_CLOEXEC) != 0)
+		misused("--last-words takes an open file descriptor");
+	return (int)fd;
+}
+
 static void read_options(int argc, char **argv, struct options *options)
 {
 	static const struct option table[] = {
 		{"config", required_argument, NULL, 'c'},
 		{"parent", required_argument, NULL, 'p'},
+		{"last-words", required_argument, NULL, 'l'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0},
@@ -101,6 +117,9 @@ static void read_options(int argc, char **argv, struct options *options)
 			break;
 		case 'p':
 			options->parent = parent_of(optarg);
+			break;
+		case 'l':
+			options->last_words = descriptor_of(optarg);
 			break;
 		case 'h':
 			fputs(usage, stdout);
@@ -153,6 +172,7 @@ static void block_signals(sigset_t *before, sigset_t *stop)
 
 	signal(SIGPIPE, SIG_IGN);
 	sigfillset(&all);
+	last_words_keep(&all);
 	sigprocmask(SIG_SETMASK, &all, before);
 	sigemptyset(stop);
 	sigaddset(stop, SIGTERM);
@@ -171,7 +191,7 @@ static void *alloc_or_stop(size_t size)
 {
 	void *memory = malloc(size);
 
-	must(memory != NULL); /* a JSON object with a member missing would be a wrong answer */
+	must_get(memory != NULL); /* a JSON object with a member missing would be a wrong answer */
 	return memory;
 }
 
@@ -196,22 +216,64 @@ struct server {
 	const struct config *config;
 	struct query *query;
 	struct asker *asker;
+	struct access *access; /* NULL: everybody may ask everything */
 	struct services *services;
 	struct http *http;
+	struct http_tls *tls; /* until HTTP has it; NULL: cleartext */
+	int http_fd, grpc_fd;
+	int announced_fd; /* the file of HTTP; -1: it will not change */
 	char http_bound[LISTEN_TEXT_SIZE], grpc_bound[LISTEN_TEXT_SIZE];
 };
 
-/* What was read at start and may have changed since: certificates. */
+/* The address, and when there is TLS how to know our key again (tallyctl does). */
+static void http_lines(const struct server *server, const char *pin, char lines[LISTEN_LINES_SIZE])
+{
+	snprintf(lines, LISTEN_LINES_SIZE, pin == NULL ? "%s" : "%s\ntls %s", server->http_bound,
+		pin);
+}
+
+/* A new key, written in place: we may make no file any more, and a pin is as long as any other. */
+static bool announce_again(struct server *server, char why[LISTEN_WHY_SIZE])
+{
+	char lines[LISTEN_LINES_SIZE];
+	size_t len;
+
+	http_lines(server, http_pin(server->http), lines);
+	len = strlen(lines);
+	if (pwrite(server->announced_fd, lines, len, 0) == (ssize_t)len)
+		return true;
+	snprintf(why, LISTEN_WHY_SIZE, "cannot write %s/" LISTEN_HTTP_NAME ": %s",
+		server->config->run_dir, strerror(errno));
+	return false;
+}
+
+static void say_reloaded(bool ok, const char *what, const char *why)
+{
+	char quoted[2 * LISTEN_WHY_SIZE];
+
+	if (ok)
+		log_info("query.reload", "signal=%d what=%s", SIGHUP, what);
+	else
+		log_error("query.reload",
+			"signal=%d what=%s text=%s action=\"what was read before stays\"", SIGHUP,
+			what, log_quote(quoted, sizeof(quoted), why));
+}
+
+/* What was read at start and may have changed since.  What cannot be used leaves the rest alone. */
 static void reload(struct server *server)
 {
-	char why[GRPC_WHY_SIZE], quoted[2 * GRPC_WHY_SIZE];
+	char why[LISTEN_WHY_SIZE] = "";
 
-	if (services_renew_tls(server->services, why))
-		log_info("query.reload", "signal=%d", SIGHUP);
-	else
-		log_error("query.reload", "signal=%d text=%s", SIGHUP,
-			log_quote(quoted, sizeof(quoted), why));
+	say_reloaded(services_renew_tls(server->services, why), "grpc", why);
+	if (http_pin(server->http) != NULL)
+		say_reloaded(http_renew_tls(server->http, why) && announce_again(server, why),
+			"http", why);
+	if (server->access != NULL)
+		say_reloaded(access_renew(server->access, why), "tokens", why);
 }
+_Static_assert(LISTEN_WHY_SIZE >= GRPC_WHY_SIZE && LISTEN_WHY_SIZE >= HTTP_WHY_SIZE &&
+		       LISTEN_WHY_SIZE >= ACCESS_WHY_SIZE,
+	"one line for all of them");
 
 static void serve(struct server *server, const sigset_t *stop)
 {
@@ -220,9 +282,10 @@ static void serve(struct server *server, const sigset_t *stop)
 
 	do {
 		signal_no = sigtimedwait(stop, NULL, &second);
-		if (signal_no < 0)
+		if (signal_no < 0) {
 			tick(server->query);
-		else if (signal_no == SIGHUP)
+			http_tick(server->http);
+		} else if (signal_no == SIGHUP)
 			reload(server);
 	} while (signal_no < 0 || signal_no == SIGHUP);
 	log_info("query.stop", "signal=%d", signal_no);
@@ -258,7 +321,7 @@ static struct query *query_new(const struct config *config, struct asker *asker)
 	};
 	struct query *query = calloc(1, sizeof(*query));
 
-	must(query != NULL);
+	must_get(query != NULL);
 	query->run_dir = config->run_dir;
 	query->threads = config->http_threads;
 	query->metrics_tenants = config->metrics_tenants;
@@ -269,7 +332,7 @@ static struct query *query_new(const struct config *config, struct asker *asker)
 	query->asker = asker;
 	query->ask = asker_submit;
 	query->ask_metrics = metrics_asker;
-	must(query->seats != NULL && query->conns != NULL && query->totals != NULL);
+	must_get(query->seats != NULL && query->conns != NULL && query->totals != NULL);
 	json_set_alloc_funcs(alloc_or_stop, free);
 	return query;
 }
@@ -291,16 +354,52 @@ static bool cannot(const char *event, const char *why)
 	return false;
 }
 
+static struct http_tls_files http_files(const struct config *config)
+{
+	return (struct http_tls_files){
+		config->http_tls_cert, config->http_tls_key, config->http_tls_client_ca};
+}
+
+/* Who may ask, and what HTTP shows: wrong files are said before anything listens. */
+static bool read_files(struct server *server)
+{
+	const struct config *config = server->config;
+	const struct http_tls_files files = http_files(config);
+	char why[LISTEN_WHY_SIZE];
+
+	if (config->tokens_file[0] != '\0') {
+		server->access = access_new(config->tokens_file, why);
+		if (server->access == NULL)
+			return cannot("access.start", why);
+	}
+	if (config->http_tls_cert[0] == '\0')
+		return true;
+	server->tls = http_tls_load(&files, why);
+	return server->tls != NULL || cannot("http.start", why);
+}
+
+static bool open_addresses(struct server *server)
+{
+	const struct config *config = server->config;
+	bool shared = config->query_processes > 1;
+	char why[LISTEN_WHY_SIZE];
+
+	server->grpc_fd = listen_open(
+		config->grpc_listen, "query.grpc_listen", shared, server->grpc_bound, why);
+	if (server->grpc_fd < 0)
+		return cannot("grpc.listen", why);
+	server->http_fd = listen_open(
+		config->http_listen, "query.http_listen", shared, server->http_bound, why);
+	return server->http_fd >= 0 || cannot("http.listen", why);
+}
+
 static bool start_grpc(struct server *server)
 {
 	const struct config *config = server->config;
 	char why[LISTEN_WHY_SIZE];
-	int fd = listen_open(config->grpc_listen, "query.grpc_listen", config->query_processes > 1,
-		server->grpc_bound, why);
 
-	if (fd < 0)
-		return cannot("grpc.listen", why);
-	server->services = services_start(server->asker, config, fd, why);
+	server->services =
+		services_start(server->asker, config, server->access, server->grpc_fd, why);
 	if (server->services == NULL)
 		return cannot("grpc.start", why);
 	server->query->services = server->services;
@@ -310,37 +409,79 @@ static bool start_grpc(struct server *server)
 
 static bool start_http(struct server *server)
 {
-	const struct config *config = server->config;
-	char why[LISTEN_WHY_SIZE];
-	int fd = listen_open(config->http_listen, "query.http_listen", config->query_processes > 1,
-		server->http_bound, why);
+	const struct http_tls_files files = http_files(server->config);
+	char why[HTTP_WHY_SIZE];
 
-	if (fd < 0)
-		return cannot("http.listen", why);
-	server->http = http_start(server->query, fd);
-	if (server->http == NULL)
-		log_error("http.start",
-			"address=%s text=\"the HTTP library cannot start; more files or threads "
-			"than allowed?\"",
-			server->http_bound);
-	return server->http != NULL;
+	server->http = http_start(server->query, server->http_fd, &files, server->tls, why);
+	server->tls = NULL;
+	return server->http != NULL || cannot("http.start", why);
 }
 
-/* The file of gRPC first: who finds the one of HTTP finds both. */
+/*
+ * An address that others can reach, and who they are is not asked, or their tokens can be
+ * read on the way.  One line, whatever there is to say.
+ */
+static void warn_open(const struct server *server)
+{
+	const struct config *config = server->config;
+	const struct {
+		const char *name, *bound;
+		bool tls, clients;
+	} of[] = {
+		{"query.http_listen", server->http_bound, config->http_tls_cert[0],
+			config->http_tls_client_ca[0]},
+		{"query.grpc_listen", server->grpc_bound, config->grpc_tls_cert[0],
+			config->grpc_tls_client_ca[0]},
+	};
+	bool tokens = server->access != NULL, anybody = false;
+	char list[2 * LISTEN_TEXT_SIZE] = "";
+
+	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+		size_t len = strlen(list);
+
+		if (listen_is_local(of[i].bound) || (of[i].tls && (tokens || of[i].clients)))
+			continue;
+		anybody = anybody || (!tokens && !of[i].clients);
+		snprintf(list + len, sizeof(list) - len, "%s%s=%s", len > 0 ? " " : "", of[i].name,
+			of[i].bound);
+	}
+	if (list[0] != '\0')
+		log_warn("query.open", "%s text=\"%s\"", list,
+			anybody ? "whoever reaches this may ask everything: set query.tokens_file "
+				  "or a client_ca, and TLS, or listen on 127.0.0.1"
+				: "tokens can be read on the way: set TLS (the _tls_ options), or "
+				  "listen on 127.0.0.1");
+}
+
+/*
+ * The file of gRPC first: who finds the one of HTTP finds both.  Who comes too early waits in the
+ * queue of the socket; later we may not make a file any more.
+ */
 static bool announce(struct server *server)
 {
 	const char *run_dir = server->config->run_dir;
-	char why[LISTEN_WHY_SIZE];
+	char why[LISTEN_WHY_SIZE], lines[LISTEN_LINES_SIZE], path[PATH_MAX];
 
 	if (!listen_announce(run_dir, LISTEN_GRPC_NAME, server->grpc_bound, why))
 		return cannot("grpc.announce", why);
-	if (!listen_announce(run_dir, LISTEN_HTTP_NAME, server->http_bound, why))
+	http_lines(server, server->tls == NULL ? NULL : http_tls_pin(server->tls), lines);
+	if (!listen_announce(run_dir, LISTEN_HTTP_NAME, lines, why))
 		return cannot("http.announce", why);
+	if (server->tls != NULL) {
+		snprintf(path, sizeof(path), "%s/" LISTEN_HTTP_NAME, run_dir);
+		server->announced_fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	}
+	return true;
+}
+
+static void say_addresses(const struct server *server)
+{
 	log_info("grpc.listen", "address=%s tls=%s", server->grpc_bound,
 		server->config->grpc_tls_cert[0] ? "yes" : "no");
-	log_info(
-		"http.listen", "address=%s threads=%u", server->http_bound, server->query->threads);
-	return true;
+	log_info("http.listen", "address=%s tls=%s tokens=%s threads=%u", server->http_bound,
+		server->config->http_tls_cert[0] ? "yes" : "no", server->access ? "yes" : "no",
+		server->query->threads);
+	warn_open(server);
 }
 
 static void stop(struct server *server)
@@ -348,7 +489,7 @@ static void stop(struct server *server)
 	const struct config *config = server->config;
 
 	limit_stop();
-	if (config->query_processes <= 1) {
+	if (config->query_processes <= 1 && !config->confine) { /* else tallyd does */
 		listen_withdraw(config->run_dir, LISTEN_HTTP_NAME, server->http_bound);
 		listen_withdraw(config->run_dir, LISTEN_GRPC_NAME, server->grpc_bound);
 	}
@@ -358,22 +499,28 @@ static void stop(struct server *server)
 	asker_stop(server->asker, STOP_ASKER_MS);
 	asker_free(&server->asker);
 	query_free(server->query);
+	access_free(&server->access);
 }
 
 /* The exit code. */
 static int run(const struct config *config)
 {
-	struct server server = {.config = config};
+	struct server server = {.config = config, .announced_fd = -1};
 	sigset_t before, signals;
 	bool started;
 
+	if (!read_files(&server) || !open_addresses(&server) || !announce(&server))
+		return EXIT_FAILED;
+	privilege_drop(config);
 	server.asker = asker_new(config->run_dir);
 	server.query = query_new(config, server.asker);
+	server.query->access = server.access;
 	block_signals(&before, &signals);
 	started = start_grpc(&server) && start_http(&server);
 	unblock_signals(&before, &signals);
-	if (!started || !announce(&server))
+	if (!started)
 		return EXIT_FAILED; /* it holds nothing that an exit does not end */
+	say_addresses(&server);
 	serve(&server, &signals);
 	stop(&server);
 	return 0;
@@ -381,7 +528,7 @@ static int run(const struct config *config)
 
 int main(int argc, char **argv)
 {
-	struct options options = {0};
+	struct options options = {.last_words = -1};
 	struct config_error error;
 	struct config config;
 
@@ -393,6 +540,8 @@ int main(int argc, char **argv)
 	config_free(&config); /* Kafka's properties: some are secrets, and not for us */
 	log_init("queryd", -1, (enum log_level)config.log_level);
 	end_with_parent(options.parent);
+	if (options.last_words >= 0)
+		last_words_to(options.last_words);
 	raise_file_limit();
 	return run(&config);
 }

@@ -65,6 +65,23 @@ static void write_answers(FILE *out, struct query *query)
 	}
 }
 
+static void write_access(FILE *out, struct access *access)
+{
+	static const char *const protocols[ACCESS_PROTOCOLS] = {"http", "grpc"};
+	static const char name[] = "tally_access_refused_total";
+
+	if (access == NULL)
+		return;
+	prom_single(out, "tally_access_tokens", "gauge", "Tokens that query.tokens_file has.",
+		access_tokens(access));
+	prom_head(out, name, "counter", "Questions refused for want of a token, or of its scope.");
+	for (unsigned p = 0; p < ACCESS_PROTOCOLS; p++)
+		for (unsigned v = ACCESS_GRANTED + 1; v < ACCESS_VERDICTS; v++)
+			prom_count(out, name,
+				PROM_LABELS("protocol", protocols[p], "reason", access_word(v)),
+				access_count(access, p, v));
+}
+
 static void write_process(FILE *out, struct query *query)
 {
 	struct conns_facts conns;
@@ -90,6 +107,7 @@ static void write_process(FILE *out, struct query *query)
 		conns.ended_for_room);
 	prom_count(out, "tally_query_connections_ended_total", PROM_LABELS("reason", "slow"),
 		conns.ended_late);
+	write_access(out, query->access);
 	if (query->ask_metrics != NULL)
 		query->ask_metrics(out, query->asker, query->services);
 }
@@ -293,8 +311,11 @@ static uint64_t tenant_value(const struct tally_usage *tenant, unsigned what)
 	return what == BYTES ? tenant->bytes : tenant->policies;
 }
 
-/* No partition that answers: no samples, and tally_tenants_answered_partitions says so. */
-static int write_tenants(struct scrape *scrape)
+/*
+ * No partition that answers, or no room to map a store: no samples, and
+ * tally_tenants_answered_partitions says so.
+ */
+static void write_tenants(struct scrape *scrape)
 {
 	size_t cap = scrape->question->query->metrics_tenants, n = 0;
 	struct tally_basis basis = {0};
@@ -303,8 +324,7 @@ static int write_tenants(struct scrape *scrape)
 	int err = 0;
 
 	top = calloc(cap + 1, sizeof(*top));
-	if (top == NULL)
-		return TALLY_ENOMEM;
+	must_get(top != NULL);
 	if (cap > 0)
 		err = tally_top(seat_store(scrape->question->seat), top, cap, &n, &basis);
 	if (err != 0)
@@ -328,10 +348,9 @@ static int write_tenants(struct scrape *scrape)
 			PROM_LABELS("tenant", top[i].tenant), rate);
 	}
 	free(top);
-	return err == TALLY_ENOMEM ? err : 0;
 }
 
-static int write_all(struct scrape *scrape)
+static void write_all(struct scrape *scrape)
 {
 	struct seat *seat = scrape->question->seat;
 	int err = seat->table == NULL ? TALLY_ENOTFOUND : 0;
@@ -344,7 +363,7 @@ static int write_all(struct scrape *scrape)
 		"Whether this query process sees an instance.", err == 0);
 	write_process(scrape->out, scrape->question->query);
 	if (err != 0)
-		return 0;
+		return;
 	write_instance(scrape);
 	write_states(scrape);
 	write_fields(scrape);
@@ -353,19 +372,19 @@ static int write_all(struct scrape *scrape)
 	write_phases(scrape);
 	write_problems(scrape);
 	write_loki(scrape);
-	return write_tenants(scrape);
+	write_tenants(scrape);
 }
 
 int answer_metrics(struct question *question, struct answer *answer)
 {
 	struct scrape scrape = {.question = question};
-	int err;
+	int err = 0;
 
 	answer_clear(answer);
 	scrape.out = open_memstream(&answer->body, &answer->len);
 	if (scrape.out == NULL)
 		return TALLY_ENOMEM;
-	err = write_all(&scrape);
+	write_all(&scrape);
 	free(scrape.partitions);
 	if (fclose(scrape.out) != 0)
 		err = TALLY_ENOMEM;

@@ -146,7 +146,7 @@ static void write_refusals(FILE *out, struct asker *asker)
 {
 	size_t cap = REFUSALS_TENANTS + 1, n;
 	struct refusals_of *list = calloc(cap, sizeof *list);
-	must(list);
+	must_get(list);
 	n = asker_refusals(asker, list, cap);
 	prom_head(out, "tally_tenant_streams_rejected_total", "counter",
 		"Streams rejected for want of room under the limit; tenant \"\": all others.");
@@ -240,12 +240,14 @@ static void write_peers(FILE *out, struct services *services)
 	} rows[] = {
 		{"answered", facts.answered},
 		{"unavailable", facts.unavailable},
+		{"forbidden", facts.forbidden},
 		{"failed", facts.failed},
 		{"full", facts.full},
 	};
 	write_singles(out, peers_singles, &facts);
 	prom_head(out, "tally_peers_calls_total", "counter",
-		"Calls to other instances: answered; refused as not served there; outcome unknown "
+		"Calls to other instances: answered; refused as not served there; refused for "
+		"want of a token that is taken there; outcome unknown "
 		"(late, broken off, another error); not sent since too much was under way.");
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
 		prom_count(out, "tally_peers_calls_total", PROM_LABELS("outcome", rows[i].word),

@@ -4,9 +4,9 @@
  *	peer_call_start -> peer->calls -> nghttp2: headers, data, closed -> peer->over -> done
  *
  * What a peer says is bounded: headers, message, reasons.  Whether nothing was
- * done is known in three cases only: UNAVAILABLE, REFUSED_STREAM (also by GOAWAY),
- * and when the last byte of the request has not left: a unary call cannot begin
- * before that.
+ * done is known in four cases only: UNAVAILABLE, a token that is not taken,
+ * REFUSED_STREAM (also by GOAWAY), and when the last byte of the request has not
+ * left: a unary call cannot begin before that.
  *
  * Runs in: queryd, the loop's thread.  Blocks in: nowhere.
  */
@@ -39,11 +39,18 @@ static bool has_answer(const struct peer_call *call)
 	       call->answer[0] == 0 && len + GRPC_PREFIX_SIZE == call->answer_len;
 }
 
+/* Our token: said before anything was done. */
+static bool is_forbidden(const struct peer_call *call)
+{
+	return call->grpc_status == GRPC_UNAUTHENTICATED ||
+	       call->grpc_status == GRPC_PERMISSION_DENIED;
+}
+
 static enum peer_outcome outcome_of(const struct peer_call *call)
 {
 	if (has_answer(call))
 		return PEER_ANSWERED;
-	if (call->grpc_status == GRPC_UNAVAILABLE)
+	if (call->grpc_status == GRPC_UNAVAILABLE || is_forbidden(call))
 		return PEER_REFUSED;
 	if (call->grpc_status < 0 && (!call->whole || call->error == NGHTTP2_REFUSED_STREAM))
 		return PEER_REFUSED;
@@ -73,6 +80,7 @@ static void free_buffers(struct peer_call *call)
 static void count_outcome(struct peers *peers, const struct peer_call *call, enum peer_outcome is)
 {
 	peers_count(is == PEER_ANSWERED	 ? &peers->facts.answered
+		    : is_forbidden(call) ? &peers->facts.forbidden
 		    : is == PEER_REFUSED ? &peers->facts.unavailable
 					 : &peers->facts.failed,
 		1);
@@ -91,6 +99,8 @@ void peer_settle(struct peer *peer)
 
 		TAILQ_REMOVE(&peer->over, call, link);
 		count_outcome(peer->peers, call, outcome);
+		if (is_forbidden(call))
+			peer_token_refused(peer, call->grpc_status);
 		call->peer = NULL;
 		call->answer = NULL;
 		free_buffers(call);
@@ -178,7 +188,7 @@ static int32_t submit(struct peer *peer, struct peer_call *call)
 	uint64_t now = host_boot_ns(), left_ms = 1;
 	char timeout[24];
 	nghttp2_data_provider provider = {.read_callback = read_request};
-	nghttp2_nv headers[9];
+	nghttp2_nv headers[10];
 	size_t n = 0;
 
 	if (call->deadline_ns > now + 1000000)
@@ -196,6 +206,10 @@ static int32_t submit(struct peer *peer, struct peer_call *call)
 	headers[n++] = header("grpc-timeout", timeout);
 	if (fits_header(call->tenant))
 		headers[n++] = header("x-scope-orgid", call->tenant);
+	if (peer->peers->authorization != NULL) {
+		headers[n] = header("authorization", peer->peers->authorization);
+		headers[n++].flags = NGHTTP2_NV_FLAG_NO_INDEX; /* kept in no table of HPACK */
+	}
 	return nghttp2_submit_request(peer->session, NULL, headers, n, &provider, call);
 }
 

@@ -411,7 +411,7 @@ struct peer *peer_add(
 	struct peer *peer = calloc(1, sizeof(*peer));
 	const struct peer_name *of = &peers->names[name];
 
-	must(peer != NULL && len <= sizeof(peer->address));
+	must_get(peer != NULL && len <= sizeof(peer->address));
 	peer->peers = peers;
 	peer->name = name;
 	peer->id = ++peers->next_id;
@@ -422,7 +422,7 @@ struct peer *peer_add(
 		strchr(of->host, ':') == NULL ? "%s:%s" : "[%s]:%s", of->host, of->port);
 	write_text(peer);
 	peer->out = malloc(PEER_IO_SIZE + FRAME_MAX);
-	must(peer->out != NULL);
+	must_get(peer->out != NULL);
 	peer->wire.fd = -1;
 	peer->back_off_ms = peers->back_off_ms;
 	TAILQ_INIT(&peer->calls);

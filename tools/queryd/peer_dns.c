@@ -186,7 +186,7 @@ struct peer_dns *peer_dns_new(struct ev_loop *loop, const struct peer_name *name
 	struct peer_dns *dns = calloc(1, sizeof(*dns));
 	pthread_condattr_t monotonic;
 
-	must(dns != NULL && n <= PEERS_MAX);
+	must_get(dns != NULL && n <= PEERS_MAX);
 	memcpy(dns->names, names, n * sizeof(*names));
 	dns->loop = loop;
 	dns->n = n;

@@ -82,7 +82,7 @@ static void take_map(struct peer *peer, const uint8_t *message, size_t len)
 		.latest = host_wall_ms() * (int64_t)MS + FUTURE_NS,
 	};
 
-	must(drawing.assigned != NULL);
+	must_get(drawing.assigned != NULL);
 	if (!peer_message_pairs(message, len, take_partition, &drawing)) {
 		free(drawing.assigned);
 		drawing.assigned = NULL;
@@ -145,7 +145,7 @@ static void poll(struct peer *peer)
 		.done = poll_done,
 		.arg = peer,
 	};
-	must(peer->poll.request != NULL);
+	must_get(peer->poll.request != NULL);
 	peer->polling = peer_call_start(peer, &peer->poll);
 	set_timer(peer, peer->polling ? peer->peers->call_ms : peer->peers->poll_ms);
 	if (!peer->polling)

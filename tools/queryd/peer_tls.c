@@ -33,7 +33,7 @@ static void set_rules(SSL_CTX *context)
 static bool load_authorities(SSL_CTX *context, const char *ca, char why[PEERS_WHY_SIZE])
 {
 	if (ca != NULL)
-		return tls_load_ca(context, ca, why);
+		return tls_load_ca(context, "grpc", ca, why);
 	if (SSL_CTX_set_default_verify_paths(context) == 1)
 		return true;
 	ERR_clear_error();
@@ -53,7 +53,7 @@ SSL_CTX *peer_tls_context(
 		return NULL;
 	}
 	set_rules(context);
-	if (tls_load_pair(context, cert, key, why) && load_authorities(context, ca, why))
+	if (tls_load_pair(context, "grpc", cert, key, why) && load_authorities(context, ca, why))
 		return context;
 	SSL_CTX_free(context);
 	return NULL;

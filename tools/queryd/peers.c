@@ -8,7 +8,7 @@
  * name that cannot be looked up keeps its addresses.
  *
  * Runs in: queryd, the loop's thread (peers_facts: any).  Blocks in: peers_new and
- * peers_renew_tls, reading certificates.
+ * peers_renew, reading certificates and the token.
  */
 #include "peers.h"
 
@@ -25,6 +25,7 @@
 #include "shm/check.h"
 #include "shm/config.h"
 #include "shm/log.h"
+#include "shm/tokens.h"
 
 /* --- addresses ---------------------------------------------------------------------------------- */
 
@@ -188,7 +189,7 @@ static bool take_list(struct peers *peers, const char *list, char why[PEERS_WHY_
 	char *copy = strdup(list), *rest = copy, *entry;
 	bool ok = true;
 
-	must(copy != NULL);
+	must_get(copy != NULL);
 	while (ok && (entry = strsep(&rest, ",")) != NULL)
 		if (rest != NULL || *trim(entry) != '\0') /* a comma at the end is no entry */
 			ok = take_entry(peers, trim(entry), why);
@@ -238,11 +239,11 @@ static char *copy_of(const char *file)
 	if (!is_given(file))
 		return NULL;
 	copy = strdup(file);
-	must(copy != NULL);
+	must_get(copy != NULL);
 	return copy;
 }
 
-bool peers_renew_tls(struct peers *peers, char why[PEERS_WHY_SIZE])
+static bool renew_tls(struct peers *peers, char why[PEERS_WHY_SIZE])
 {
 	SSL_CTX *tls;
 
@@ -256,11 +257,30 @@ bool peers_renew_tls(struct peers *peers, char why[PEERS_WHY_SIZE])
 	return true;
 }
 
+static bool renew_token(struct peers *peers, char why[PEERS_WHY_SIZE])
+{
+	char *fresh;
+
+	if (peers->token_file == NULL)
+		return true;
+	fresh = peer_token_read(peers->token_file, why);
+	if (fresh == NULL)
+		return false;
+	tokens_wipe(&peers->authorization);
+	peers->authorization = fresh;
+	return true;
+}
+
+bool peers_renew(struct peers *peers, char why[PEERS_WHY_SIZE])
+{
+	return renew_tls(peers, why) && renew_token(peers, why);
+}
+
 struct peers *peers_new(const struct peers_options *options, char why[PEERS_WHY_SIZE])
 {
 	struct peers *peers = calloc(1, sizeof(*peers));
 
-	must(peers != NULL && peer_calls_prepare(peers));
+	must_get(peers != NULL && peer_calls_prepare(peers));
 	peers->loop = options->loop;
 	peers->message_max = options->message_max;
 	peers->poll_ms = or_usual(options->poll_ms, PEERS_POLL_MS);
@@ -270,13 +290,14 @@ struct peers *peers_new(const struct peers_options *options, char why[PEERS_WHY_
 	peers->cert_file = copy_of(options->cert_file);
 	peers->key_file = copy_of(options->key_file);
 	peers->ca_file = copy_of(options->ca_file);
+	peers->token_file = copy_of(options->token_file);
 	TAILQ_INIT(&peers->list);
 	TAILQ_INIT(&peers->asks);
 	TAILQ_INIT(&peers->woken);
 	take_self(peers, options->listening_fd);
 	ev_now_update(peers->loop);
 	if (!take_list(peers, options->list, why) ||
-		(peers->names_n > 0 && !peers_renew_tls(peers, why)) ||
+		(peers->names_n > 0 && !peers_renew(peers, why)) ||
 		!look_up(peers, or_usual(options->names_ms, PEERS_NAMES_MS), why))
 		peers_free(&peers);
 	return peers;
@@ -298,6 +319,8 @@ void peers_free(struct peers **handle)
 	free(peers->cert_file);
 	free(peers->key_file);
 	free(peers->ca_file);
+	free(peers->token_file);
+	tokens_wipe(&peers->authorization);
 	free(peers);
 }
 
@@ -311,6 +334,7 @@ void peers_facts(struct peers *peers, struct peers_facts *facts)
 	COPY(calls);
 	COPY(answered);
 	COPY(unavailable);
+	COPY(forbidden);
 	COPY(failed);
 	COPY(full);
 	COPY(strange);

@@ -34,17 +34,21 @@ struct peers_options {
 	size_t message_max; /* bytes of a request; what is larger goes in several calls */
 	const char *cert_file, *key_file; /* NULL or "" = cleartext, else shown to the peers */
 	const char *ca_file; /* peers must have a certificate of it; NULL or "" = of the system's */
+	const char *token_file; /* has the token that is shown to them; NULL or "" = none */
 	/* ms; 0 = the usual (peers_private.h).  For tests. */
 	unsigned poll_ms, call_ms, back_off_ms, back_off_max_ms, names_ms;
 };
 
 struct peers;
 
-/* NULL with one line in `why` that says what is wrong: the list or a certificate. */
+/* NULL with one line in `why` that says what is wrong: the list, a certificate or the token. */
 struct peers *peers_new(const struct peers_options *options, char why[PEERS_WHY_SIZE]);
 
-/* Reads certificates again, for connections to come.  false, `why`: the old ones stay in use. */
-bool peers_renew_tls(struct peers *peers, char why[PEERS_WHY_SIZE]);
+/*
+ * Reads certificates again, for connections to come, and the token, for calls to come.  false,
+ * `why`: the old ones stay in use.
+ */
+bool peers_renew(struct peers *peers, char why[PEERS_WHY_SIZE]);
 
 /* Of the streams those with result ASK_UNSERVED are asked; the others are left as they are. */
 struct peers_ask {
@@ -76,6 +80,7 @@ struct peers_facts {
 	uint64_t calls;		   /* open now */
 	uint64_t answered;	   /* calls, ever */
 	uint64_t unavailable;	   /* ... answered with UNAVAILABLE, or refused unseen */
+	uint64_t forbidden;	   /* ... refused since the peer does not take our token */
 	uint64_t failed;	   /* ... outcome unknown: late, broken off, another error */
 	uint64_t full;		   /* not sent: too much was under way to that peer */
 	uint64_t strange;	   /* results for what was not asked, unknown reasons, garbage */

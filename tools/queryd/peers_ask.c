@@ -172,7 +172,7 @@ static void take_results(struct part *part, const uint8_t *message, size_t len)
 	if (len == 0)
 		return;
 	results.used = calloc(part->n, sizeof(*results.used));
-	must(results.used != NULL);
+	must_get(results.used != NULL);
 	qsort_r(part->stream, part->n, sizeof(*part->stream), by_hash, part->asking->ask->streams);
 	if (!peer_message_pairs(message, len, take_result, &results)) {
 		set_results(part, ASK_FAILED);
@@ -189,7 +189,7 @@ static void note_refusals(struct part *part, const struct peer *peer)
 
 	if (asking->refusals == NULL)
 		asking->refusals = calloc(ask->n, sizeof(*asking->refusals));
-	must(asking->refusals != NULL);
+	must_get(asking->refusals != NULL);
 	for (size_t i = 0; i < part->n; i++) {
 		uint32_t stream = part->stream[i];
 		struct refusal *refusal = &asking->refusals[stream];
@@ -223,7 +223,7 @@ static void write_request(struct part *part, size_t len)
 	const struct peers_ask *ask = part->asking->ask;
 	uint8_t *to = malloc(GRPC_PREFIX_SIZE + len);
 
-	must(to != NULL);
+	must_get(to != NULL);
 	part->call.request = to;
 	part->call.request_len = GRPC_PREFIX_SIZE + len;
 	grpc_put_prefix(to, len);
@@ -238,7 +238,7 @@ static void send_part(
 {
 	struct part *part = calloc(1, sizeof(*part) + n * sizeof(*streams));
 
-	must(part != NULL);
+	must_get(part != NULL);
 	part->asking = asking;
 	part->n = n;
 	memcpy(part->stream, streams, n * sizeof(*streams));
@@ -322,7 +322,7 @@ static bool deal(struct asking *asking)
 	uint8_t *slots = malloc(ask->n), n = 0;
 	bool missing = false;
 
-	must(streams != NULL && slots != NULL);
+	must_get(streams != NULL && slots != NULL);
 	TAILQ_FOREACH(peer, &asking->peers->list, link)
 	{
 		of[n] = peer;
@@ -445,7 +445,7 @@ void peers_ask(struct peers *peers, struct peers_ask *ask)
 {
 	struct asking *asking = calloc(1, sizeof(*asking));
 
-	must(asking != NULL && ask->partitions > 0 && ask->n <= ASK_STREAMS_MAX);
+	must_get(asking != NULL && ask->partitions > 0 && ask->n <= ASK_STREAMS_MAX);
 	asking->peers = peers;
 	asking->ask = ask;
 	ask->private = asking;

@@ -245,6 +245,14 @@ bool peer_tls_call(struct wire *wire, const char *host);
 /* Why a handshake failed; `why` is what wire_shake has said. */
 const char *peer_tls_reason(const struct wire *wire, const char *why);
 
+/* --- tokens --- */
+
+/* "Bearer ..." of the file with a token; NULL with one line in `why`. */
+char *peer_token_read(const char *file, char why[PEERS_WHY_SIZE]);
+
+/* A peer did not take our token, or wants one: said now and then. */
+void peer_token_refused(const struct peer *peer, int grpc_status);
+
 /* --- the set ------------------------------------------------------------------------------------ */
 
 struct asking;
@@ -254,8 +262,9 @@ struct peers {
 	struct ev_loop *loop;
 	unsigned poll_ms, call_ms, back_off_ms, back_off_max_ms;
 	size_t message_max;
-	char *cert_file, *key_file, *ca_file;
-	SSL_CTX *tls; /* NULL = cleartext */
+	char *cert_file, *key_file, *ca_file, *token_file;
+	SSL_CTX *tls;	     /* NULL = cleartext */
+	char *authorization; /* "Bearer ..." for calls; NULL = none; wiped */
 	struct peer_name names[PEERS_MAX];
 	size_t names_n;
 	struct peer_dns *dns; /* NULL = no names */
@@ -270,7 +279,8 @@ struct peers {
 	struct asking_list asks, woken;
 	struct {
 		_Atomic uint64_t known, connected, partitions, calls;
-		_Atomic uint64_t answered, unavailable, failed, full, strange, connects, lost;
+		_Atomic uint64_t answered, unavailable, forbidden, failed, full, strange;
+		_Atomic uint64_t connects, lost;
 		_Atomic uint64_t streams_asked, streams_retried;
 	} facts;
 	uint8_t in[PEER_IO_SIZE];

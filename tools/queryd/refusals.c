@@ -26,7 +26,7 @@ struct refusals {
 struct refusals *refusals_new(void)
 {
 	struct refusals *refusals = calloc(1, sizeof *refusals);
-	must(refusals);
+	must_get(refusals);
 	pthread_mutex_init(&refusals->lock, NULL);
 	refusals->n = 1;
 	return refusals;

@@ -61,7 +61,7 @@ struct seat *seats_take(struct seats *seats)
 {
 	struct seat *seat = take_from(seats, 0, seats->n);
 
-	must(seat != NULL);
+	must_get(seat != NULL);
 	seat->calls = 0;
 	return seat;
 }

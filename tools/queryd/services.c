@@ -28,6 +28,7 @@
 
 struct services {
 	struct asker *asker;
+	struct access *access;
 	struct grpc_server *grpc;
 	struct peers *peers;
 	struct frontend *frontend;
@@ -127,7 +128,7 @@ static void ask(struct grpc_call *grpc, const uint8_t *message, size_t len,
 		return;
 	}
 	struct call *call = malloc(sizeof *call);
-	must(call);
+	must_get(call);
 	*call = (struct call){.services = services, .grpc = grpc, .request = request, .ask = *how};
 	call->ask.tenant = request.tenant;
 	call->ask.streams = request.streams;
@@ -209,6 +210,19 @@ static bool serving(const char *service, void *arg)
 	return services->serving;
 }
 
+static enum grpc_status may(
+	const char *authorization, size_t len, int fd, const char **why, void *arg)
+{
+	struct services *services = arg;
+	enum access_verdict verdict =
+		access_judge(services->access, authorization, len, TOKEN_ASK, NULL);
+	if (verdict == ACCESS_GRANTED)
+		return GRPC_OK;
+	*why = access_words(verdict);
+	access_refused(services->access, ACCESS_GRPC, verdict, fd);
+	return verdict == ACCESS_OUT_OF_SCOPE ? GRPC_PERMISSION_DENIED : GRPC_UNAUTHENTICATED;
+}
+
 static void tick(struct ev_loop *loop, ev_timer *timer, int events)
 {
 	struct services *services = timer->data;
@@ -229,7 +243,8 @@ static bool start_frontend(
 					    .message_max = config->grpc_max_message,
 					    .cert_file = config->grpc_tls_cert,
 					    .key_file = config->grpc_tls_key,
-					    .ca_file = config->grpc_tls_client_ca},
+					    .ca_file = config->grpc_tls_client_ca,
+					    .token_file = config->peers_token_file},
 		why);
 	if (!services->peers)
 		return false;
@@ -246,14 +261,15 @@ static void end_frontend(struct services *services)
 	peers_free(&services->peers);
 }
 
-struct services *services_start(
-	struct asker *asker, const struct config *config, int fd, char why[GRPC_WHY_SIZE])
+struct services *services_start(struct asker *asker, const struct config *config,
+	struct access *access, int fd, char why[GRPC_WHY_SIZE])
 {
 	struct services *services = calloc(1, sizeof *services);
 	size_t descriptors_len;
 	const uint8_t *descriptors = queryd_descriptors(&descriptors_len);
-	must(services);
+	must_get(services);
 	services->asker = asker;
+	services->access = access;
 	if (!start_frontend(services, config, fd, why)) {
 		close(fd);
 		free(services);
@@ -263,6 +279,7 @@ struct services *services_start(
 					    .methods = methods,
 					    .arg = services,
 					    .serving = serving,
+					    .may = access != NULL ? may : NULL,
 					    .descriptors = descriptors,
 					    .descriptors_len = descriptors_len,
 					    .message_max = config->grpc_max_message,
@@ -288,7 +305,7 @@ static void renew(void *arg)
 {
 	struct services *services = arg;
 	services->renewed = grpc_renew_tls(services->grpc, services->why) &&
-			    peers_renew_tls(services->peers, services->why);
+			    peers_renew(services->peers, services->why);
 }
 
 bool services_renew_tls(struct services *services, char why[GRPC_WHY_SIZE])

@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 
+#include "access.h"
 #include "asker.h"
 #include "grpc.h"
 #include "peers.h"
@@ -23,14 +24,14 @@ struct services;
 
 /*
  * Serves on `fd` (listening, non-blocking; taken) in the asker's loop; before
- * asker_start.  config is kept.  NULL with one line in `why`.
+ * asker_start.  config and access (NULL: everybody may ask) are kept.  NULL with one line in `why`.
  */
-struct services *services_start(
-	struct asker *asker, const struct config *config, int fd, char why[GRPC_WHY_SIZE]);
+struct services *services_start(struct asker *asker, const struct config *config,
+	struct access *access, int fd, char why[GRPC_WHY_SIZE]);
 
 /* The rest from any other thread, while the asker runs. */
 
-/* Reads certificates again.  false: with one line in `why`, the old ones stay in use. */
+/* Reads certificates and the token for peers again.  false: with one line in `why`, old ones stay. */
 bool services_renew_tls(struct services *services, char why[GRPC_WHY_SIZE]);
 
 /* No more connections; calls under way may end. */

@@ -40,46 +40,54 @@ static const char *reason(void)
 						   : "it is not PEM";
 }
 
-static bool refuse(char why[TLS_WHY_SIZE], const char *option, const char *file, const char *what)
+/* `of`: "grpc" or "http", whose options these are. */
+static bool refuse(char why[TLS_WHY_SIZE], const char *of, const char *option, const char *file,
+	const char *what)
 {
-	snprintf(why, TLS_WHY_SIZE, "query.%s: %s: %s", option, file, what);
+	snprintf(why, TLS_WHY_SIZE, "query.%s_tls_%s: %s: %s", of, option, file, what);
 	return false;
 }
 
 /* Who may not read it cannot use it: said with errno's words, before OpenSSL gets the file. */
-static bool readable(char why[TLS_WHY_SIZE], const char *option, const char *file)
+static bool readable(char why[TLS_WHY_SIZE], const char *of, const char *option, const char *file)
 {
 	if (access(file, R_OK) == 0)
 		return true;
-	return refuse(why, option, file, strerror(errno));
+	return refuse(why, of, option, file, strerror(errno));
 }
 
-static void warn_open_key(const char *file)
+static bool is_http(const char *of)
+{
+	return strcmp(of, "http") == 0;
+}
+
+static void warn_open_key(const char *of, const char *file)
 {
 	char quoted[512];
 	struct stat st;
 
 	if (stat(file, &st) == 0 && (st.st_mode & S_IRWXO) != 0)
-		log_warn("grpc.key_mode",
+		log_warn(is_http(of) ? "http.key_mode" : "grpc.key_mode",
 			"file=%s text=\"everybody on this machine can read the private key: chmod "
 			"o= "
 			"it\"",
 			log_quote(quoted, sizeof(quoted), file));
 }
 
-static void warn_dates(SSL_CTX *context, const char *file)
+static void warn_dates(const char *of, SSL_CTX *context, const char *file)
 {
+	const char *event = is_http(of) ? "http.cert_date" : "grpc.cert_date";
 	const X509 *cert = SSL_CTX_get0_certificate(context);
 	char quoted[512];
 
 	log_quote(quoted, sizeof(quoted), file);
 	if (cert != NULL && X509_cmp_current_time(X509_get0_notAfter(cert)) < 0)
-		log_warn("grpc.cert_date",
+		log_warn(event,
 			"file=%s text=\"the certificate is no longer valid: clients will refuse "
 			"it\"",
 			quoted);
 	if (cert != NULL && X509_cmp_current_time(X509_get0_notBefore(cert)) > 0)
-		log_warn("grpc.cert_date",
+		log_warn(event,
 			"file=%s text=\"the certificate is not valid yet: clients will refuse it\"",
 			quoted);
 }
@@ -92,7 +100,7 @@ static int no_passphrase(char *buf, int size, int writing, void *arg)
 	return -1;
 }
 
-static bool load_key(SSL_CTX *context, const char *file, char why[TLS_WHY_SIZE])
+static bool load_key(SSL_CTX *context, const char *of, const char *file, char why[TLS_WHY_SIZE])
 {
 	bool asked = false, ok;
 
@@ -104,53 +112,56 @@ static bool load_key(SSL_CTX *context, const char *file, char why[TLS_WHY_SIZE])
 		return true;
 	if (asked) {
 		ERR_clear_error();
-		return refuse(why, "grpc_tls_key", file,
+		return refuse(why, of, "key", file,
 			"the key has a passphrase, and nobody is there to type it: give a key "
 			"without one");
 	}
 	if (ERR_GET_REASON(ERR_peek_error()) == X509_R_KEY_VALUES_MISMATCH ||
 		ERR_GET_REASON(ERR_peek_error()) == X509_R_KEY_TYPE_MISMATCH) {
 		ERR_clear_error();
-		return refuse(why, "grpc_tls_key", file, "it is not the key of the certificate");
+		return refuse(why, of, "key", file, "it is not the key of the certificate");
 	}
-	return refuse(why, "grpc_tls_key", file, reason());
+	return refuse(why, of, "key", file, reason());
 }
 
-bool tls_load_pair(SSL_CTX *context, const char *cert, const char *key, char why[TLS_WHY_SIZE])
+bool tls_load_pair(
+	SSL_CTX *context, const char *of, const char *cert, const char *key, char why[TLS_WHY_SIZE])
 {
 	if (!is_given(cert) || !is_given(key)) {
 		snprintf(why, TLS_WHY_SIZE,
-			"query.grpc_tls_cert and query.grpc_tls_key belong together: set both, or "
-			"neither");
+			"query.%s_tls_cert and query.%s_tls_key belong together: set both, or "
+			"neither",
+			of, of);
 		return false;
 	}
 	ERR_clear_error();
-	if (!readable(why, "grpc_tls_cert", cert) || !readable(why, "grpc_tls_key", key))
+	if (!readable(why, of, "cert", cert) || !readable(why, of, "key", key))
 		return false;
 	if (SSL_CTX_use_certificate_chain_file(context, cert) != 1)
-		return refuse(why, "grpc_tls_cert", cert, reason());
-	return load_key(context, key, why);
+		return refuse(why, of, "cert", cert, reason());
+	return load_key(context, of, key, why);
 }
 
-bool tls_load_ca(SSL_CTX *context, const char *file, char why[TLS_WHY_SIZE])
+bool tls_load_ca(SSL_CTX *context, const char *of, const char *file, char why[TLS_WHY_SIZE])
 {
-	if (!readable(why, "grpc_tls_client_ca", file))
+	if (!readable(why, of, "client_ca", file))
 		return false;
 	ERR_clear_error();
 	if (SSL_CTX_load_verify_file(context, file) != 1)
-		return refuse(why, "grpc_tls_client_ca", file, reason());
+		return refuse(why, of, "client_ca", file, reason());
 	return true;
 }
 
-static bool load_client_ca(SSL_CTX *context, const char *file, char why[TLS_WHY_SIZE])
+static bool load_client_ca(
+	SSL_CTX *context, const char *of, const char *file, char why[TLS_WHY_SIZE])
 {
 	STACK_OF(X509_NAME) * names;
 
-	if (!tls_load_ca(context, file, why))
+	if (!tls_load_ca(context, of, file, why))
 		return false;
 	names = SSL_load_client_CA_file(file);
 	if (names == NULL)
-		return refuse(why, "grpc_tls_client_ca", file, reason());
+		return refuse(why, of, "client_ca", file, reason());
 	SSL_CTX_set_client_CA_list(context, names);
 	SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
 	return true;
@@ -188,8 +199,8 @@ static void set_rules(SSL_CTX *context)
 	SSL_CTX_set_alpn_select_cb(context, choose_h2, NULL);
 }
 
-SSL_CTX *tls_context(
-	const char *cert, const char *key, const char *client_ca, char why[TLS_WHY_SIZE])
+SSL_CTX *tls_context(const char *of, const char *cert, const char *key, const char *client_ca,
+	char why[TLS_WHY_SIZE])
 {
 	SSL_CTX *context;
 
@@ -200,10 +211,10 @@ SSL_CTX *tls_context(
 		return NULL;
 	}
 	set_rules(context);
-	if (tls_load_pair(context, cert, key, why) &&
-		(!is_given(client_ca) || load_client_ca(context, client_ca, why))) {
-		warn_open_key(key);
-		warn_dates(context, cert);
+	if (tls_load_pair(context, of, cert, key, why) &&
+		(!is_given(client_ca) || load_client_ca(context, of, client_ca, why))) {
+		warn_open_key(of, key);
+		warn_dates(of, context, cert);
 		return context;
 	}
 	SSL_CTX_free(context);

@@ -20,16 +20,18 @@
 /*
  * Gives a context (SSL_CTX_free ends it), or NULL and one line in `why` that
  * names option, file and reason.  client_ca NULL or "": any client may come.
+ * `of`: "grpc" or "http", whose options the files are: query.grpc_tls_cert ...
  */
-SSL_CTX *tls_context(
-	const char *cert, const char *key, const char *client_ca, char why[TLS_WHY_SIZE]);
+SSL_CTX *tls_context(const char *of, const char *cert, const char *key, const char *client_ca,
+	char why[TLS_WHY_SIZE]);
 
 /*
  * What every context needs, of a server or of a client: who we are, and whom we
  * believe.  false with such a line in `why`.  Nobody is asked for a passphrase.
  */
-bool tls_load_pair(SSL_CTX *context, const char *cert, const char *key, char why[TLS_WHY_SIZE]);
-bool tls_load_ca(SSL_CTX *context, const char *file, char why[TLS_WHY_SIZE]);
+bool tls_load_pair(SSL_CTX *context, const char *of, const char *cert, const char *key,
+	char why[TLS_WHY_SIZE]);
+bool tls_load_ca(SSL_CTX *context, const char *of, const char *file, char why[TLS_WHY_SIZE]);
 
 struct wire {
 	int fd;

@@ -65,7 +65,7 @@ struct touches {
 struct touches *touches_new(struct links *links)
 {
 	struct touches *touches = calloc(1, sizeof *touches);
-	must(touches);
+	must_get(touches);
 	touches->links = links;
 	touches->seed = host_random();
 	return touches;
@@ -111,7 +111,7 @@ static uint32_t add_name(struct sheet *sheet, const char *name)
 	if (sheet->names_len + len + 1 > sheet->names_cap) {
 		sheet->names_cap = 2 * (sheet->names_len + len) + 4096;
 		sheet->names = realloc(sheet->names, sheet->names_cap);
-		must(sheet->names);
+		must_get(sheet->names);
 	}
 	if (!sheet->names_len)
 		sheet->names[sheet->names_len++] = 0;
@@ -128,7 +128,7 @@ static void grow_groups(struct sheet *sheet)
 	sheet->groups = reallocarray(sheet->groups, size, sizeof *sheet->groups);
 	free(sheet->group_index);
 	sheet->group_index = calloc(size, sizeof *sheet->group_index);
-	must(sheet->groups && sheet->group_index);
+	must_get(sheet->groups && sheet->group_index);
 	sheet->group_index_size = size;
 	for (size_t i = 0; i < sheet->n_groups; i++) {
 		struct group *group = &sheet->groups[i];
@@ -222,7 +222,7 @@ static void grow_entries(const struct touches *touches, struct sheet *sheet)
 	free(sheet->index);
 	sheet->index_size = sheet->cap * 2;
 	sheet->index = calloc(sheet->index_size, sizeof *sheet->index);
-	must(sheet->entries && sheet->index);
+	must_get(sheet->entries && sheet->index);
 	for (size_t i = 0; i < sheet->n; i++)
 		sheet->index[find(touches, sheet, sheet->entries[i].hash,
 			sheet->entries[i].group)] = (uint32_t)i + 1;
@@ -302,7 +302,7 @@ static void sort_entries(struct sheet *sheet)
 {
 	struct entry *sorted = reallocarray(NULL, sheet->n, sizeof *sorted);
 	size_t *end = calloc(sheet->n_groups + 1, sizeof *end), at = 0;
-	must(sorted && end);
+	must_get(sorted && end);
 	for (size_t i = 0; i < sheet->n; i++)
 		end[sheet->entries[i].group + 1]++;
 	for (size_t g = 0; g < sheet->n_groups; g++)

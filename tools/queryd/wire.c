@@ -239,7 +239,7 @@ bool wire_read_request(
 	/* A text takes its length and a NUL here, and its length and two bytes at least there. */
 	size_t streams = request->n * sizeof *request->streams;
 	request->memory = malloc(streams + len + 1);
-	must(request->memory);
+	must_get(request->memory);
 	request->streams = request->memory;
 	struct texts texts = {.at = (char *)request->memory + streams};
 	enum wrong wrong = copy_text(&texts, &tenant, RECORD_TENANT_MAX, &request->tenant);
@@ -283,7 +283,7 @@ static uint8_t *put_pair(uint8_t *at, uint64_t first, uint64_t second, bool zero
 static uint8_t *room_for(size_t pairs)
 {
 	uint8_t *bytes = malloc(pairs * PAIR_MAX + 1);
-	must(bytes);
+	must_get(bytes);
 	return bytes;
 }
 

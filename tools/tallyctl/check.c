@@ -23,6 +23,7 @@ struct ask {
 	const char *tenant, *policy;
 	uint64_t bytes;
 	bool admit;
+	const char *token_file, *cert_file;
 	uint64_t *hashes;
 	size_t n;
 };
@@ -48,6 +49,8 @@ static int parse(int argc, char **argv, struct ask *ask)
 		{"policy", required_argument, NULL, 'p'},
 		{"bytes", required_argument, NULL, 'b'},
 		{"admit", no_argument, NULL, 'a'},
+		{"token-file", required_argument, NULL, 't'},
+		{"cert-file", required_argument, NULL, 'c'},
 		{0},
 	};
 	int option;
@@ -57,12 +60,19 @@ static int parse(int argc, char **argv, struct ask *ask)
 			ask->policy = optarg;
 		else if (option == 'a')
 			ask->admit = true;
+		else if (option == 't')
+			ask->token_file = optarg;
+		else if (option == 'c')
+			ask->cert_file = optarg;
 		else if (option != 'b')
 			return ctl_usage("check: option %s: %s", argv[optind - 1],
 				option == ':' ? "needs a value" : "unknown");
 		else if (!ctl_number("--bytes", optarg, 0, UINT64_MAX, &ask->bytes))
 			return CTL_TROUBLE;
 	}
+	if ((ask->token_file || ask->cert_file) && !ask->admit)
+		return ctl_usage("check: --token-file and --cert-file count only with --admit: "
+				 "nobody is asked without it");
 	if (ask->bytes && !ask->admit)
 		return ctl_usage("check: --bytes counts only with --admit: nothing is written "
 				 "without it");
@@ -353,6 +363,8 @@ int ctl_check(struct ctl *ctl, int argc, char **argv)
 	struct verdicts verdicts = {0};
 	struct ask ask;
 	int code = parse(argc, argv, &ask);
+	ctl->token_file = ask.token_file;
+	ctl->cert_file = ask.cert_file;
 	if (!code)
 		code = ctl_attach(ctl);
 	if (!code) {

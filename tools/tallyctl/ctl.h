@@ -28,6 +28,7 @@ struct ctl {
 	const char *run_dir;
 	struct tally *tally;
 	bool json;
+	const char *token_file, *cert_file; /* for tally-queryd; NULL: see ctl_query */
 	struct tally_instance instance;
 };
 
@@ -68,7 +69,11 @@ void ctl_print_partition(const struct tally_partition *partition);
  */
 int ctl_address(const struct ctl *ctl, const char *name, char address[CTL_ADDRESS_SIZE]);
 
-/* Posts to the tally-queryd of the run directory.  NULL after a line on stderr. */
+/*
+ * Posts to the tally-queryd of the run directory.  NULL after a line on stderr.  Shows the token
+ * that is in ctl->token_file or the file that TALLY_TOKEN_FILE names; with TLS, whose key the run
+ * directory names, the certificate and key in ctl->cert_file or the file of TALLY_CERT_FILE.
+ */
 json_t *ctl_query(const struct ctl *ctl, const char *path, json_t *question);
 
 /* --- trouble.c -------------------------------------------------------------------------------- */
@@ -100,7 +105,7 @@ char *ctl_span(char to[CTL_TEXT_SIZE], int64_t ms);	  /* "4.2 s", "3 min", "2 h 
 char *ctl_clock(char to[CTL_TEXT_SIZE], int64_t unix_ms); /* "2025-03-01 04:05:06Z" */
 
 #define CTL_NAME_SIZE (4 * 257)
-/* Control characters as \xNN: a name must not drive the terminal. */
+/* What must not reach a terminal (log_printable) as \xNN: a name must not drive it. */
 char *ctl_name(char to[CTL_NAME_SIZE], const char *name);
 
 /* tallyd gives no sign of life, has not stopped, and its process is there all the same. */

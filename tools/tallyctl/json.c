@@ -21,7 +21,8 @@ json_t *ctl_json(const struct ctl *ctl)
 
 void ctl_json_print(json_t *object)
 {
-	char *text = json_dumps(object, JSON_INDENT(2));
+	/* Pure ASCII: it may go to a terminal, and names may hold anything. */
+	char *text = json_dumps(object, JSON_INDENT(2) | JSON_ENSURE_ASCII);
 	if (!text)
 		abort(); /* out of memory: all texts were checked when they were put in */
 	puts(text);

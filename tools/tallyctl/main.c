@@ -36,6 +36,7 @@ static const struct command commands[] = {
 	{ "explain", "NAME",                          "a tenant's limits, and what is left",    ctl_explain },
 	{ "check",   "NAME HASH... [--policy P]",     "may these streams come in?",             ctl_check },
 	{ "check",   "--admit [--bytes N] ...",       "... ask tally-queryd to let them in",    ctl_check },
+	{ "check",   "  [--token-file F] ...",        "... which wants a token",                ctl_check },
 };
 /* clang-format on */
 #define N_COMMANDS (sizeof commands / sizeof *commands)

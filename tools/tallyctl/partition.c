@@ -113,6 +113,7 @@ static void add_counters(struct ctl_table *table, const struct tally_partition *
 	row_bytes(table, "map", p->map_bytes);
 	NUMBER(readers);
 	NUMBER(reader_lag);
+	NUMBER(reader_pid);
 	NUMBER(lookup_errors);
 #undef NUMBER
 }

@@ -14,6 +14,8 @@
 
 #include "ctl.h"
 
+#include "shm/log.h"
+
 const char *ctl_s(uint64_t n)
 {
 	return n == 1 ? "" : "s";
@@ -82,24 +84,19 @@ char *ctl_clock(char to[CTL_TEXT_SIZE], int64_t unix_ms)
 	return to;
 }
 
-/* C0, DEL and C1 (in UTF-8: C2 80 to C2 9F). */
-static bool is_control(const unsigned char *at)
-{
-	return *at < 0x20 || *at == 0x7f || (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0);
-}
-
 char *ctl_name(char to[CTL_NAME_SIZE], const char *name)
 {
 	size_t len = 0;
-	for (const unsigned char *at = (const unsigned char *)name; *at && len + 9 < CTL_NAME_SIZE;
-		at++) {
-		if (!is_control(at)) {
-			to[len++] = (char)*at;
+	for (const char *at = name; *at && len + 5 < CTL_NAME_SIZE;) {
+		unsigned n = log_printable(at);
+		if (n) {
+			memcpy(to + len, at, n);
+			len += n;
+			at += n;
 			continue;
 		}
-		len += (size_t)snprintf(to + len, CTL_NAME_SIZE - len, "\\x%02x", *at);
-		if (*at == 0xc2)
-			len += (size_t)snprintf(to + len, CTL_NAME_SIZE - len, "\\x%02x", *++at);
+		len += (size_t)snprintf(
+			to + len, CTL_NAME_SIZE - len, "\\x%02x", (unsigned char)*at++);
 	}
 	to[len] = 0;
 	return to;
@@ -225,7 +222,7 @@ void ctl_table_end(struct ctl_table *table)
 	for (unsigned r = 0; r <= table->rows; r++)
 		for (unsigned i = 0; i < table->columns; i++) {
 			bool right = *table->heading[i] == '>';
-			char **row = table->cells + (size_t)(r ? r - 1 : 0) * table->columns;
+			char **row = r ? table->cells + (size_t)(r - 1) * table->columns : NULL;
 			print_cell(r ? row[i] : table->heading[i] + right, width[i], right,
 				i + 1 == table->columns);
 		}

@@ -290,6 +290,7 @@ static json_t *json_stats(const struct tally_partition *p)
 	COUNT(map_bytes);
 	COUNT(readers);
 	COUNT(reader_lag);
+	COUNT(reader_pid);
 	COUNT(lookup_errors);
 	COUNT(asked_known);
 	COUNT(asked_new);

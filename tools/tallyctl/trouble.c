@@ -11,14 +11,30 @@
 
 #include "ctl.h"
 
+#include "shm/log.h"
+
+/* Words that were typed, or that somebody sent: none of them drives the terminal. */
+static void put_text(const char *text)
+{
+	for (unsigned n; *text; text += n ? n : 1) {
+		n = log_printable(text);
+		if (n)
+			fwrite(text, 1, n, stderr);
+		else
+			fprintf(stderr, "\\x%02x", (unsigned char)*text);
+	}
+}
+
 int ctl_usage(const char *fmt, ...)
 {
+	char text[4096];
 	va_list args;
 	fflush(stdout);
-	fputs("tallyctl: ", stderr);
 	va_start(args, fmt);
-	vfprintf(stderr, fmt, args);
+	vsnprintf(text, sizeof text, fmt, args);
 	va_end(args);
+	fputs("tallyctl: ", stderr);
+	put_text(text);
 	fputc('\n', stderr);
 	return CTL_TROUBLE;
 }
