@@ -165,6 +165,8 @@ void table_publish(
 	atomic_store_explicit(
 		&slot->changed_at, (uint64_t)host_wall_ms() * 1000000, memory_order_relaxed);
 	atomic_store_explicit(&slot->word, table_word(state, generation), memory_order_release);
+	/* What the next generation writes to its slot is not seen before this word. */
+	atomic_thread_fence(memory_order_release);
 }
 
 /* The count is odd meanwhile, and another one afterwards: a reader takes all of a text or none. */

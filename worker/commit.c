@@ -95,7 +95,7 @@ void commit_hold(struct commit *commit, int err)
 		if (commit->held_ms > HELD_MAX_MS)
 			commit->held_ms = HELD_MAX_MS;
 	}
-	if (!commit->said && log_limit_pass(&commit->held_limit, 10000, &more)) {
+	if (!commit->said && log_limit_pass(&commit->held_limit[err == ERR_FULL], 10000, &more)) {
 		commit->said = true;
 		say_held(commit, err, more);
 	}

@@ -28,8 +28,9 @@ struct commit {
 	uint64_t retry_ns;     /* when to try again, while held */
 	uint64_t committed_ns; /* end of the last commit */
 	/* private */
-	struct log_limit held_limit; /* one that comes and goes is not said each time */
-	bool said;		     /* that it is held */
+	/* For want of a lease, of room: one that comes and goes is not said each time. */
+	struct log_limit held_limit[2];
+	bool said; /* that it is held */
 	uint64_t held_since_ns;
 	uint32_t held_ms;
 };

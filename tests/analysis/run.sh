@@ -16,6 +16,7 @@ B=$1
 shift
 short=
 [ "${1:-}" != --short ] || { short=yes; shift; }
+: "${DAY:=$(($(date +%s) / 86400))}"
 [ $# -gt 0 ] || set -- cppcheck gcc tidy shell
 flags="-std=gnu11 -D_GNU_SOURCE -I. -I$B/tools/queryd"
 jobs=${JOBS:-2}
@@ -25,7 +26,7 @@ programs() { find shm supervisor worker tools -name '*.c' | sort; }
 third()
 {
 	[ -n "$short" ] || { cat; return; }
-	awk -v day="${DAY:=$(($(date +%s) / 86400))}" 'NR % 3 == day % 3'
+	awk -v day="$DAY" 'NR % 3 == day % 3'
 }
 # each COMMAND: with "$1", for every file on stdin; fails where one failed or said something.
 each() { xargs -P "$jobs" -n 1 sh -c "out=\$($1) && [ -z \"\$out\" ] || { printf '%s\n' \"\$out\"; exit 1; }" sh; }
@@ -48,6 +49,6 @@ shell_all() { find tests tools .ci -name '*.sh' -o -path .ci/run | sort | xargs 
 for part in "$@"; do
 	begun=$(date +%s)
 	if "${part}_all"; then result=ok; else result='not ok'; failed="$failed $part"; fi
-	echo "$result - $part${short:+ (short, DAY=${DAY:-all})}: $(($(date +%s) - begun)) s"
+	echo "$result - $part${short:+ (DAY=$DAY)}: $(($(date +%s) - begun)) s"
 done
 [ -z "$failed" ] || { echo "analysis: FAILED:$failed"; exit 1; }

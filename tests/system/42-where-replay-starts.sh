@@ -55,7 +55,8 @@ replaceable_broker
 for p in 0 2 3 4 7 8; do old $p 100; young $p 50; done
 for p in 1 6; do old $p 100; done
 orders 'time.0 100' 'time.3 unavailable' 'time.4 never' 'time.6 100' 'end.7 unavailable' 'start.8 timeout'
-start_tallyd supervisor.worker_program="$T/worker.sh" replay.offsets_timeout=2s
+# Its orders are not its business: a confined worker could not read them.
+start_tallyd supervisor.worker_program="$T/worker.sh" supervisor.confine=false replay.offsets_timeout=2s
 wait_ready 7
 
 row 0 'the look-up finds the first young record' 100 150 50
@@ -141,7 +142,7 @@ counts 'the counts are those of the new log'
 # The rule of the reference: ready without knowing.
 stop_tallyd
 orders 'end.0 unavailable' 'start.2 unavailable'
-start_tallyd b supervisor.worker_program="$T/worker.sh" replay.offsets_timeout=2s replay.on_lookup_failure=ready
+start_tallyd b supervisor.worker_program="$T/worker.sh" supervisor.confine=false replay.offsets_timeout=2s replay.on_lookup_failure=ready
 wait_ready 9
 row 1 'it says "none", which is not' 0 70 70
 for p in 0 2; do

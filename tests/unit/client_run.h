@@ -114,6 +114,7 @@ TEST_SUPPRESS static void run_publish(
 	struct run *run, uint32_t partition, enum part_state state, uint64_t generation)
 {
 	run_lease(run, partition, 60000);
+	atomic_store(&table_head_mut(&run->table)->heartbeat, host_boot_ns()); /* it lives */
 	if (state == PART_READY)
 		atomic_store(&table_slot_mut(&run->table, partition)->whole, generation);
 	table_publish(&run->table, partition, state, generation);

@@ -169,6 +169,7 @@ static bool policy_number(struct ask_work *work, const char *policy, uint32_t *n
 			grow_policies(work);
 			at = policy_place(work, policy);
 		}
+		work->policy_mark[work->n_policies] = 0;
 		work->policies[work->n_policies++] = policy;
 		work->policy_index[at] = (uint32_t)work->n_policies;
 	}
@@ -184,6 +185,7 @@ bool ask_number_policies(struct ask_work *work)
 	else
 		memset(work->policy_index, 0, work->policy_index_size * sizeof *work->policy_index);
 	work->policies[0] = "";
+	work->policy_mark[0] = 0;
 	work->n_policies = 1;
 	for (size_t i = 0; i < work->n; i++) {
 		const char *policy = work->ask->streams[i].policy;

@@ -97,6 +97,9 @@ bool ctl_number(const char *what, const char *word, uint64_t min, uint64_t max, 
 /* "" for one, else "s". */
 const char *ctl_s(uint64_t n);
 
+/* a - b of numbers from shared memory, at most as large as there is room for. */
+int64_t ctl_minus(int64_t a, int64_t b);
+
 /* 1234567 -> "1.23M"; up to 99999 as it is.  All give `to`. */
 char *ctl_count(char to[CTL_TEXT_SIZE], uint64_t n);
 char *ctl_bytes(char to[CTL_TEXT_SIZE], double n);

@@ -21,7 +21,7 @@ bool ctl_queryd_died(const struct tally_instance *in)
 
 static int64_t wall_ms(const struct ctl *ctl)
 {
-	return tally_now_ms(ctl->tally) - ctl->instance.clock_offset_ms;
+	return ctl_minus(tally_now_ms(ctl->tally), ctl->instance.clock_offset_ms);
 }
 
 /* "the last 0.3 s ago (exit 1)" */
@@ -30,7 +30,7 @@ static const char *last_death(const struct ctl *ctl, char *to, size_t size)
 	const struct tally_instance *in = &ctl->instance;
 	char span[CTL_TEXT_SIZE];
 	snprintf(to, size, "the last %s ago (%s)",
-		ctl_span(span, wall_ms(ctl) - in->query_died_at_ms),
+		ctl_span(span, ctl_minus(wall_ms(ctl), in->query_died_at_ms)),
 		*in->query_death ? in->query_death : "unknown");
 	return to;
 }
@@ -51,7 +51,7 @@ static void print_queryd(const struct ctl *ctl)
 {
 	const struct tally_instance *in = &ctl->instance;
 	char death[128];
-	bool recent = in->query_died_at_ms && wall_ms(ctl) - in->query_died_at_ms < RECENT_MS;
+	bool recent = in->query_died_at_ms && ctl_minus(wall_ms(ctl), in->query_died_at_ms) < RECENT_MS;
 	if (!in->query_processes) {
 		printf("no queryd (query.enabled is false)\n");
 	} else if (in->query_alive) {
@@ -129,8 +129,8 @@ static void print_limits(const struct ctl *ctl)
 {
 	const struct tally_instance *in = &ctl->instance;
 	char tried[CTL_TEXT_SIZE], loaded[CTL_TEXT_SIZE];
-	ctl_span(tried, wall_ms(ctl) - in->limits_at_ms);
-	ctl_span(loaded, wall_ms(ctl) - in->limits_loaded_at_ms);
+	ctl_span(tried, ctl_minus(wall_ms(ctl), in->limits_at_ms));
+	ctl_span(loaded, ctl_minus(wall_ms(ctl), in->limits_loaded_at_ms));
 	if (!in->limits_version)
 		return;
 	if (strcmp(in->limits_state, "refused") == 0)
@@ -157,7 +157,7 @@ void ctl_print_instance(const struct ctl *ctl)
 		ctl_s(in->partitions), in->window_minutes);
 	printf("tallyd pid %" PRIu32 ", up %s, heartbeat %s ago, %" PRIu64 " rebalance%s, %" PRIu64
 	       " time%s lost; ",
-		in->supervisor_pid, ctl_span(up, wall_ms(ctl) - in->started_at_ms),
+		in->supervisor_pid, ctl_span(up, ctl_minus(wall_ms(ctl), in->started_at_ms)),
 		ctl_span(beat, in->heartbeat_age_ms), in->rebalances, ctl_s(in->rebalances),
 		in->lost_events, ctl_s(in->lost_events));
 	print_queryd(ctl);

@@ -59,6 +59,14 @@ char *ctl_offset(char to[CTL_TEXT_SIZE], int64_t offset)
 	return to;
 }
 
+int64_t ctl_minus(int64_t a, int64_t b)
+{
+	int64_t difference;
+	if (__builtin_sub_overflow(a, b, &difference))
+		return a < b ? INT64_MIN : INT64_MAX;
+	return difference;
+}
+
 char *ctl_span(char to[CTL_TEXT_SIZE], int64_t ms)
 {
 	int64_t minutes = ms / 60000, hours = minutes / 60, days = hours / 24;

@@ -110,7 +110,7 @@ static void describe_notes(
 		append(to, size, "the topic does not have it");
 	if (p->death_at_ms) {
 		snprintf(text, sizeof text, "%s %s ago", death_of(p, death),
-			ctl_span(span, tally_now_ms(ctl->tally) - p->death_at_ms));
+			ctl_span(span, ctl_minus(tally_now_ms(ctl->tally), p->death_at_ms)));
 		append(to, size, text);
 	}
 	if (p->retry_in_ms) {
