@@ -364,7 +364,7 @@ fuzz: fuzz-deps
 # What CI does: all inputs that are kept, and a few seconds of new ones, the same each time.
 FUZZ_SHORT ?= 4
 fuzz-short: fuzz-deps
-	@if tests/fuzz/run.sh --can; then $(with_fuzzer) && FUZZ_SEED=1 tests/fuzz/run.sh $B/fuzz $(FUZZ_SHORT) $(FUZZ); \
+	@if tests/fuzz/run.sh --can; then $(with_fuzzer) && FUZZ_SEED=1 FUZZ_RUNS=4000 tests/fuzz/run.sh $B/fuzz $(FUZZ_SHORT) $(FUZZ); \
 	elif [ -n "$$CI" ]; then echo "fuzz-short: in CI it needs: $(FUZZ_DEBIAN)" >&2; exit 1; \
 	else echo "fuzz-short: no libFuzzer here ($(FUZZ_DEBIAN)): kept inputs only"; \
 		$(MAKE) --no-print-directory fuzz-replay; fi
@@ -421,9 +421,9 @@ race-short:
 # children that _exit() would have them all.
 DAY ?= $(shell expr $$(date +%s) / 86400)
 # Not under it: what measures processor time, or waits for so long and no longer; what takes minutes.
-NOT_VALGRIND  := ask_stall client_hostile grpc grpc_hostile grpc_tls limits_yaml peers_tls
+NOT_VALGRIND  := ask_stall client_hostile grpc grpc_hostile grpc_tls limits_yaml peers_tls touch usage_crash
 LONG_VALGRIND := admit ask ask_trouble client client_check client_maps client_names config_fuzz emit \
-	lease limits locate posted queryd_access queryd_http queryd_post
+	lease limits locate posted queryd_access queryd_http queryd_post usage usage_faults usage_full usage_sources
 unit-valgrind-short: UNIT := $(shell printf '%s\n' \
 	$(filter-out $(NOT_VALGRIND:%=$B/unit/test_%) $(LONG_VALGRIND:%=$B/unit/test_%),$(UNIT)) | \
 	awk -v day=$(DAY) 'NR % 6 == day % 6')

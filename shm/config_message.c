@@ -12,13 +12,20 @@
 #include <string.h>
 
 #include "shm/err.h"
+#include "shm/log.h"
 
-/* A file can name anything: nothing of it may end the line or steer a terminal. */
+/*
+ * A file can name anything: nothing of it may end the line or steer a terminal; and what was cut
+ * to fit may end in the middle of a character.
+ */
 static void blank_controls(char *line)
 {
-	for (unsigned char *s = (unsigned char *)line; *s; s++) {
-		if (*s < 0x20 || *s == 0x7f || (s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0))
+	for (char *s = line; *s;) {
+		unsigned n = log_printable(s);
+
+		if (n == 0)
 			*s = '?';
+		s += n ? n : 1;
 	}
 }
 

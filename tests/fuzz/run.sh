@@ -6,7 +6,7 @@
 #	run.sh BUILD merge TARGET ...		the kept inputs anew, from all that was found
 #	run.sh --can				is there a clang with libFuzzer?
 #
-# FUZZ_SEED=n repeats the order of a run.  BUILD/corpus/TARGET is what a run finds, and begins with the next time.
+# FUZZ_SEED=n repeats the order of a run, FUZZ_RUNS=n ends it after so many inputs.  BUILD/corpus/TARGET is what a run finds, and begins with the next time.
 set -u
 here=$(dirname "$0")
 jobs=${FUZZ_JOBS:-$(nproc)}
@@ -23,7 +23,7 @@ options() {
 	dict=$here/$1.dict
 	[ ! -e "$dict" ] || printf -- '-dict=%s ' "$dict"
 	case $1 in fuzz_run | fuzz_store | fuzz_grpc) printf -- '-len_control=0 ';; esac # slow ones
-	echo "${FUZZ_SEED:+-seed=$FUZZ_SEED} -timeout=25 -rss_limit_mb=2048 -max_len=2048 -print_final_stats=1 -verbosity=1"
+	echo "${FUZZ_SEED:+-seed=$FUZZ_SEED }${FUZZ_RUNS:+-runs=$FUZZ_RUNS }-timeout=25 -rss_limit_mb=2048 -max_len=2048 -print_final_stats=1 -verbosity=1"
 }
 
 # One target; its words go to BUILD/TARGET.log.
