@@ -221,10 +221,10 @@ CHECK_SLICE ?= STEP=5 KILLS=60 EARLY=12 ASSIGNED=6 READY=4 STOPPING=2 MOVES=2 ST
 
 check: deps kafka-deps test-deps fuzz-deps
 	@$(MAKE) --no-print-directory all test-programs
-	@failed=; for t in unit layers samples fuzz-short system faults calls-slice check-kafka; do \
+	@failed=; for t in unit layers samples fuzz-short slices check-kafka; do \
 		echo "== $$t"; \
 		case $$t in \
-		system) $(CHECK_SLICE) $(MAKE) --no-print-directory system;; \
+		slices) $(CHECK_SLICE) $(MAKE) --no-print-directory slices;; \
 		check-kafka) $(MAKE) --no-print-directory check-kafka $(CHECK_KAFKA);; \
 		*) $(MAKE) --no-print-directory $$t;; \
 		esac || failed="$$failed $$t"; \
@@ -263,8 +263,8 @@ SLICE ?= STEP=12 KILLS=40 EARLY=4 ASSIGNED=4 READY=2 STOPPING=1 DOWN=20 MOVES=1 
 KAFKA_TESTS ?= $(sort $(wildcard tests/kafka/[0-9]*.sh)) \
 	$(shell grep -L '^# broker: embedded' $(sort $(wildcard tests/system/[0-9]*.sh)))
 # `make check` takes those of the system tests in which the broker has the largest part, and not the longest.
-CHECK_KAFKA := KAFKA_TESTS="$(filter-out tests/kafka/40-%.sh tests/kafka/41-%.sh tests/kafka/80-%.sh $(foreach n, \
-	01 02 03 04 10 20 21 22 30 31 32 33 40 41 42 50 51 53 65 70 71 72 73 75,tests/system/$n-%.sh), $(KAFKA_TESTS))"
+CHECK_KAFKA := KAFKA_TESTS="$(filter-out $(foreach n,40 41 44 60 80,tests/kafka/$n-%.sh) $(foreach n, \
+	01 02 03 04 10 20 21 22 30 31 32 33 40 41 42 50 51 53 65 68 70 71 72 73 75,tests/system/$n-%.sh), $(KAFKA_TESTS))"
 check-kafka: all test-programs
 	@if why=$$(tests/kafka/fetch.sh 2>&1 >/dev/null); then \
 		if tests/kafka/librdkafka.sh >/dev/null 2>&1; then $(MAKE) --no-print-directory newest || exit 1; fi; \
@@ -334,7 +334,10 @@ calls: calls-programs
 	BUDGET=$${BUDGET:-0} B="$(abspath $B)" prove --timer -v --exec bash $(wildcard tests/calls/[0-9]*.sh)
 calls-slice: calls-programs
 	BUDGET=$${BUDGET:-35} $(PROVE) $(wildcard tests/calls/[0-9]*.sh)
-.PHONY: calls-programs calls calls-slice
+# What `make check` does of faults, calls and system, side by side.
+slices: fault-programs calls-programs
+	BUDGET=$${BUDGET:-30} $(PROVE) $(sort $(wildcard tests/fault/[0-9]*.sh) $(wildcard tests/calls/[0-9]*.sh)) $(TESTS)
+.PHONY: calls-programs calls calls-slice slices
 
 # --- fuzz ----------------------------------------------------------------------------------------
 # tests/fuzz/README.md.  FUZZ="fuzz_http fuzz_grpc" picks some.
@@ -421,9 +424,10 @@ race-short:
 # children that _exit() would have them all.
 DAY ?= $(shell expr $$(date +%s) / 86400)
 # Not under it: what measures processor time, or waits for so long and no longer; what takes minutes.
-NOT_VALGRIND  := ask_stall client_hostile grpc grpc_hostile grpc_tls limits_yaml peers_tls touch usage_crash
+NOT_VALGRIND  := ask_stall client_hostile grpc grpc_hostile grpc_tls limits_yaml peers_tls touch usage_crash \
+	usage_heal usage_torn services
 LONG_VALGRIND := admit ask ask_trouble client client_check client_maps client_names config_fuzz emit \
-	lease limits locate posted queryd_access queryd_http queryd_post usage usage_faults usage_full usage_sources
+	lease limits locate posted queryd_access queryd_http queryd_post usage usage_faults usage_full usage_sources wire worker_admit
 unit-valgrind-short: UNIT := $(shell printf '%s\n' \
 	$(filter-out $(NOT_VALGRIND:%=$B/unit/test_%) $(LONG_VALGRIND:%=$B/unit/test_%),$(UNIT)) | \
 	awk -v day=$(DAY) 'NR % 6 == day % 6')

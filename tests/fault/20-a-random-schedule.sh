@@ -3,7 +3,7 @@
 # broker: embedded
 . "$(dirname "$0")/fleet.sh"
 
-tests/fault/schedule.sh "$SEED" "${STEPS:-4}" >"$T/schedule.txt"
+tests/fault/schedule.sh "$SEED" "${FAULT_STEPS:-4}" >"$T/schedule.txt"
 note "$(cat "$T/schedule.txt")"
 fleet_start a b
 run_schedule "$T/schedule.txt"
