@@ -286,20 +286,13 @@ static void on_fatal(struct group *group)
 	group->on.fatal(group->on.arg, line, err == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID);
 }
 
-/* The client does not try again to start a thread that it needs. */
-static void on_no_threads(struct group *group, const char *text)
-{
-	char line[400];
-	snprintf(line, sizeof line, "%s; %s", text, err_advice(EAGAIN));
-	group->on.fatal(group->on.arg, line, false);
-}
-
 static void on_error(struct group *group, rd_kafka_event_t *event)
 {
 	rd_kafka_resp_err_t err = rd_kafka_event_error(event);
 	enum group_state state;
 	if (err == RD_KAFKA_RESP_ERR__CRIT_SYS_RESOURCE) {
-		on_no_threads(group, rd_kafka_event_error_string(event));
+		/* It does not try again to start a thread that it needs. */
+		give_up(group, rd_kafka_event_error_string(event), err_advice(EAGAIN));
 		return;
 	}
 	if (rd_kafka_event_error_is_fatal(event) || err == RD_KAFKA_RESP_ERR__FATAL) {

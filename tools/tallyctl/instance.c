@@ -51,7 +51,8 @@ static void print_queryd(const struct ctl *ctl)
 {
 	const struct tally_instance *in = &ctl->instance;
 	char death[128];
-	bool recent = in->query_died_at_ms && ctl_minus(wall_ms(ctl), in->query_died_at_ms) < RECENT_MS;
+	bool recent =
+		in->query_died_at_ms && ctl_minus(wall_ms(ctl), in->query_died_at_ms) < RECENT_MS;
 	if (!in->query_processes) {
 		printf("no queryd (query.enabled is false)\n");
 	} else if (in->query_alive) {
