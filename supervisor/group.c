@@ -251,14 +251,12 @@ static void on_stats(struct group *group, rd_kafka_event_t *event)
 	const char *json = rd_kafka_event_stats(event);
 	uint64_t contact, now = host_boot_ns(), ahead = now - monotonic_ns();
 	uint64_t session = (uint64_t)group->config->session_timeout_ms * 1000000;
-	bool joining, regular = now - group->stats_at < 3 * STATS_MS(group->config) * 1000000;
-	/* A join keeps a session that lives; it is no sign of one that may have ended (before the
-	 * first assignment there is none).  And fresh from being frozen, one that seems to be under
-	 * way may long be over. */
-	if (json &&
-		lease_contact(json, strlen(json), group->config->session_timeout_ms, &contact,
-			&joining) &&
-		(!joining || (regular && (!group->assigned || now - group->contact < session)))) {
+	uint64_t interval = STATS_MS(group->config) * 1000000;
+	struct lease_past past = {group->stats_at, group->contact, group->assigned};
+	bool joining;
+	bool known = json && lease_contact(json, strlen(json), group->config->session_timeout_ms,
+				     &contact, &joining);
+	if (known && (!joining || lease_join_counts(&past, now, interval, session))) {
 		if (contact + group->boot_ahead_ns > group->contact)
 			group->contact = contact + group->boot_ahead_ns;
 		group->on.contact(group->on.arg, contact + group->boot_ahead_ns);

@@ -98,6 +98,14 @@ bool lease_contact(
 	return known;
 }
 
+bool lease_join_counts(
+	const struct lease_past *past, uint64_t now_ns, uint64_t interval_ns, uint64_t session_ns)
+{
+	if (now_ns - past->document >= 3 * interval_ns)
+		return false;
+	return !past->assigned || now_ns - past->contact < session_ns;
+}
+
 uint64_t lease_until(uint64_t contact_ns, const struct lease_terms *terms)
 {
 	uint64_t off = (uint64_t)terms->heartbeat_ms + terms->commit_ms;

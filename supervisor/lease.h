@@ -43,6 +43,24 @@ struct lease_terms {
 bool lease_contact(
 	const char *json, size_t len, uint32_t session_ms, uint64_t *monotonic_ns, bool *joining);
 
+/* What was known before a statistics document came; all in ns of CLOCK_BOOTTIME. */
+struct lease_past {
+	uint64_t document; /* when the last one came; 0: none has */
+	uint64_t contact;  /* the last that counted; 0: none has */
+	bool assigned;	   /* this member was given partitions, once at least */
+};
+
+/*
+ * Whether a contact that was read while joining counts.  A join keeps a session
+ * that lives; it is no sign of one that may have ended: a member that was frozen
+ * for longer than a session comes back with a join under way, while its
+ * partitions are another's.  So documents must have come regularly (every
+ * `interval_ns`), and the last contact be younger than a session; before the
+ * first assignment there is nothing to lose.
+ */
+bool lease_join_counts(
+	const struct lease_past *past, uint64_t now_ns, uint64_t interval_ns, uint64_t session_ns);
+
 /* CLOCK_BOOTTIME ns until which the lease runs after a contact at contact_ns. */
 uint64_t lease_until(uint64_t contact_ns, const struct lease_terms *terms);
 

@@ -249,6 +249,28 @@ static void lease_runs_a_session_less_what_may_have_passed(void **state)
 	assert_int_equal(lease_until(7, &terms), 7 + UINT64_C(4294967295) * 1000000);
 }
 
+/* Seed 309 of tests/fault: frozen for 7 s with a session of 6 s, and another had the partitions. */
+static void lease_is_not_prolonged_by_a_join_when_the_session_may_be_over(void **state)
+{
+	const uint64_t second = UINT64_C(1000000000), session = 6 * second, interval = second / 2;
+	const uint64_t now = 100 * second;
+	struct lease_past lives = {now - interval, now - 2 * second, true};
+	struct lease_past frozen = {now - 7 * second, now - 7 * second, true};
+	struct lease_past thawed = {now - interval, now - 8 * second, true};
+	struct lease_past new_member = {now - interval, 0, false};
+	(void)state;
+	assert_true(lease_join_counts(&lives, now, interval, session));
+	assert_false(lease_join_counts(&frozen, now, interval, session));
+	assert_false(lease_join_counts(&thawed, now, interval, session));
+	thawed.contact = now - session;
+	assert_false(lease_join_counts(&thawed, now, interval, session));
+	thawed.contact = now - session + 1;
+	assert_true(lease_join_counts(&thawed, now, interval, session));
+	assert_true(lease_join_counts(&new_member, now, interval, session));
+	new_member.document = 0;
+	assert_false(lease_join_counts(&new_member, now, interval, session));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -261,6 +283,7 @@ int main(void)
 		cmocka_unit_test(lease_knows_no_contact_when_a_field_is_missing),
 		cmocka_unit_test(lease_knows_no_contact_when_it_is_not_json),
 		cmocka_unit_test(lease_is_never_after_the_document_when_bytes_are_garbled),
+		cmocka_unit_test(lease_is_not_prolonged_by_a_join_when_the_session_may_be_over),
 		cmocka_unit_test(lease_runs_a_session_less_what_may_have_passed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
