@@ -3,16 +3,19 @@
 #   make demo      install what is missing, build, and show it all running (DEMO_SECONDS=20 ends by itself)
 #   make check     install what is missing, build, run all tests; the exit code says the truth
 #   make           build everything under build/
-#   make unit      unit tests            unit-asan, unit-valgrind: the same under these
+#   make unit      unit tests            unit-asan, unit-valgrind: the same under these (-short: a part each day)
 #   make system    system tests          TESTS="tests/system/21*" picks some; system-asan
 #   make kafka     starts a real Kafka (BROKERS=3) and says how to use it
 #   make check-kafka   the system tests and those of tests/kafka, on real Kafka
 #   make fuzz      hostile bytes, FUZZ_SECONDS=60 a target   fuzz-short: CI's slice   fuzz-replay: without clang
+#   make analyze   cppcheck, gcc -fanalyzer, clang-tidy, shellcheck: no findings    make race   ThreadSanitizer
+#   make browser   the web page in a real Chromium (tests/browser)
 #   make faults    every fault point once, and a random schedule; make soak MINUTES=30 at length
 #   make calls     each call of each program fails once (calls-slice: a minute of it)
 #   make layers    folder rules          make samples   sample files against the option table
 #   make bench     measures, as medians and ratios    make bare      demo and check on a bootstrapped Debian 12
 #   make install   DESTDIR= PREFIX=/usr  make deps      Debian packages that are missing
+#   make deb       Debian packages, checked by lintian, in build/deb     make packages   and tried in a booted Debian 12
 #   make format    clang-format in place make clean
 #
 # Flavours: SAN=address builds with ASan+UBSan beside the plain one; CC=clang too.
@@ -49,19 +52,19 @@ endif
 LIBS.supervisor := -lrdkafka -lev -lyaml -ljansson -lsystemd
 LIBS.worker     := $(MIMALLOC) -lrdkafka -llmdb -lev -lxxhash -lseccomp
 LIBS.queryd     := -llmdb -lxxhash -lyaml -ljansson -lmicrohttpd -lgnutls -lev -lnghttp2 -lssl -lcrypto -lz -lprotobuf-c -lseccomp
-LIBS.tallyctl   := -llmdb -lxxhash -ljansson -lcurl
+LIBS.tallyctl   := -llmdb -lxxhash -ljansson -lcurl -lncursesw
 LIBS.broker     := -lrdkafka -ldl
 LIBS.load       := -lrdkafka -lxxhash -lm -lnghttp2
 LIBS.libtally   := -llmdb -lxxhash
 LIBS.tests      := -lcmocka -lrdkafka -llmdb -lev -lyaml -ljansson -lmicrohttpd -lgnutls -lsystemd -lxxhash \
-		   -lprotobuf-c -lm -lnghttp2 -lssl -lcrypto -lz -lcurl -lseccomp
+		   -lprotobuf-c -lm -lnghttp2 -lssl -lcrypto -lz -lcurl -lseccomp -lncursesw
 # -------------------------------------------------------------------------------------------------
 
 # --- what Debian has to give (the one list; `make deps` installs what is missing) ----------------
 DEBIAN := gcc libc6-dev pkg-config protobuf-c-compiler \
 	librdkafka-dev liblmdb-dev libev-dev libyaml-dev libjansson-dev libmicrohttpd-dev \
 	libxxhash-dev libsystemd-dev libmimalloc-dev libprotobuf-c-dev libcmocka-dev \
-	libnghttp2-dev libssl-dev zlib1g-dev libcurl4-openssl-dev libseccomp-dev \
+	libnghttp2-dev libssl-dev zlib1g-dev libcurl4-openssl-dev libseccomp-dev libncurses-dev \
 	perl procps curl jq kcat openssl
 # What runs and fetches the real Kafka of the tests (without them its tests are skipped), and a newer
 # librdkafka (without it a part of test 70 is).
@@ -69,6 +72,8 @@ KAFKA_DEBIAN := openjdk-17-jre-headless maven python3-pip
 # The clients of others that the tests ask with (without them tests 61 and 69 are skipped).
 TEST_DEBIAN := protobuf-compiler python3-grpcio python3-protobuf nghttp2-client
 NODE_DEBIAN := nodejs npm
+# What reads the metrics (without it test 55 is skipped), the manual (samples) and terminals (35 to 37).
+READ_DEBIAN := prometheus mandoc tmux zsh
 # -------------------------------------------------------------------------------------------------
 
 VERSION  := $(shell awk '/define TALLY_VERSION_MAJOR/ { a = $$3 } /define TALLY_VERSION_MINOR/ { b = $$3 } \
@@ -82,7 +87,7 @@ VARIANTS := $(addprefix $B/variants/,poison/tally-worker lookups/tally-worker)
 TESTS    ?= $(sort $(wildcard tests/system/[0-9]*.sh))
 
 # What a reader needs of the ground floor, and nothing else.
-READER   := check err log host clock window record segment table stats limits store usage client
+READER   := check err log host clock window record segment table history stats limits store usage client
 
 src       = $(wildcard $1/*.c $1/*/*.c)
 obj       = $(patsubst %.c,$B/%.o,$(call src,$1))
@@ -219,9 +224,9 @@ CHECK_SLICE ?= STEP=5 KILLS=60 EARLY=12 ASSIGNED=6 READY=4 STOPPING=2 MOVES=2 ST
 
 # --- checks --------------------------------------------------------------------------------------
 
-check: deps kafka-deps test-deps fuzz-deps
+check: deps kafka-deps test-deps fuzz-deps analysis-deps browser-deps
 	@$(MAKE) --no-print-directory all test-programs
-	@failed=; for t in unit layers samples fuzz-short slices check-kafka; do \
+	@failed=; for t in unit layers samples fuzz-short analyze-short race-short unit-valgrind-short slices check-kafka; do \
 		echo "== $$t"; \
 		case $$t in \
 		slices) $(CHECK_SLICE) $(MAKE) --no-print-directory slices;; \
@@ -247,8 +252,6 @@ unit-asan:
 	$(MAKE) --no-print-directory SAN=address B=$B/address unit
 system-asan:
 	$(MAKE) --no-print-directory SAN=address B=$B/address TEST_TIMEOUT=900 system
-unit-valgrind: $(UNIT)
-	$(call run_unit,valgrind -q --error-exitcode=9 --leak-check=full)
 
 TEST_TIMEOUT ?= 400
 JOBS ?= 2
@@ -281,6 +284,9 @@ layers: all
 samples: all
 	$B/tallyd --print-config | diff -u etc/tally.yaml -
 	$B/tallyd -t -c etc/tally.yaml
+	$B/tally-queryd --print-metrics | diff -u etc/man/tally-metrics.7 -
+	jq -n -f etc/grafana/tally.jq | diff -u etc/grafana/tally.json -
+	if command -v mandoc >/dev/null; then mandoc -Tlint etc/man/*.[1-8]; else [ -z "$$CI" ]; fi
 	sed -n '/^```c$$/,/^```$$/{/^```/!p}' README.md >$B/readme.c
 	$(CC) $(WARN) -Wno-missing-prototypes -Ishm -o $B/readme $B/readme.c $B/libtally.a $(LDFLAGS) $(LIBS.libtally)
 
@@ -295,7 +301,7 @@ BARE ?= all
 bare:
 	tests/bare/bare-root.sh $(BARE)
 
-.PHONY: check unit unit-asan unit-valgrind system system-asan check-kafka kafka bare layers samples bench demo
+.PHONY: check unit unit-asan system system-asan check-kafka kafka bare layers samples bench demo
 
 # --- faults --------------------------------------------------------------------------------------
 
@@ -385,13 +391,16 @@ fuzz-deps: deps
 # --- analysis ------------------------------------------------------------------------------------
 
 ANALYSIS_DEBIAN := cppcheck clang-tidy-14 shellcheck valgrind
+CAN_ANALYZE := for p in cppcheck clang-tidy-14 shellcheck valgrind; do command -v $$p || exit 1; done >/dev/null
+analysis-deps: deps
+	@($(CAN_ANALYZE)) || $(MAKE) --no-print-directory deps DEBIAN="$(ANALYSIS_DEBIAN)" || true
 
 # Nothing may be found (tests/analysis/run.sh).  ANALYZE="gcc tidy" picks some; the short one is for CI.
 ANALYZE ?=
 analyze: $(PROTO.queryd:%=%.h)
 	@JOBS=$(JOBS) tests/analysis/run.sh $B $(ANALYZE)
 analyze-short: $(PROTO.queryd:%=%.h)
-	@if command -v cppcheck && command -v clang-tidy-14 && command -v shellcheck; then \
+	@if ($(CAN_ANALYZE)); then \
 		JOBS=$(JOBS) tests/analysis/run.sh $B --short; \
 	elif [ -n "$$CI" ]; then echo "analyze: in CI it needs: $(ANALYSIS_DEBIAN)" >&2; exit 1; \
 	else echo "analyze: SKIPPED: it needs: $(ANALYSIS_DEBIAN)"; fi
@@ -420,22 +429,41 @@ race:
 race-short:
 	@RACE_ROUNDS=$${RACE_ROUNDS:-500} $(MAKE) --no-print-directory race
 
-# A part of the unit tests under valgrind, another one each day (DAY= for one).  Leaks are ASan's part:
-# children that _exit() would have them all.
-DAY ?= $(shell expr $$(date +%s) / 86400)
+# The unit tests under valgrind.  Leaks are ASan's part: children that _exit() would have them all.
+VALGRIND := valgrind -q --error-exitcode=9 --leak-check=no --fair-sched=try --num-callers=20
 # Not under it: what measures processor time, or waits for so long and no longer; what takes minutes.
 NOT_VALGRIND  := ask_stall client_hostile grpc grpc_hostile grpc_tls limits_yaml peers_tls touch usage_crash \
 	usage_heal usage_torn services
+unit-valgrind: UNIT := $(filter-out $(NOT_VALGRIND:%=$B/unit/test_%),$(UNIT))
+unit-valgrind: $(UNIT)
+	$(call run_unit,$(VALGRIND))
+# A sixth of those that are not long, another one each day (DAY= for one).
+DAY ?= $(shell expr $$(date +%s) / 86400)
 LONG_VALGRIND := admit ask ask_trouble client client_check client_maps client_names config_fuzz emit \
 	lease limits locate posted queryd_access queryd_http queryd_post usage usage_faults usage_full usage_sources wire worker_admit
-unit-valgrind-short: UNIT := $(shell printf '%s\n' \
+SHORT_VALGRIND = $(shell printf '%s\n' \
 	$(filter-out $(NOT_VALGRIND:%=$B/unit/test_%) $(LONG_VALGRIND:%=$B/unit/test_%),$(UNIT)) | \
 	awk -v day=$(DAY) 'NR % 6 == day % 6')
 unit-valgrind-short: $(UNIT)
-	@echo "unit-valgrind-short: DAY=$(DAY)"
-	$(call run_unit,$(VALGRIND))
-VALGRIND := valgrind -q --error-exitcode=9 --leak-check=no --fair-sched=try --num-callers=20
-.PHONY: analyze analyze-short race-programs race race-short unit-valgrind-short
+	@if command -v valgrind >/dev/null; then echo "unit-valgrind-short: DAY=$(DAY)"; \
+		$(MAKE) --no-print-directory unit-valgrind UNIT="$(SHORT_VALGRIND)"; \
+	elif [ -n "$$CI" ]; then echo "unit-valgrind-short: in CI it needs: valgrind" >&2; exit 1; \
+	else echo "unit-valgrind-short: SKIPPED: it needs: valgrind"; fi
+.PHONY: analysis-deps analyze analyze-short race-programs race race-short unit-valgrind unit-valgrind-short
+
+# --- web page ------------------------------------------------------------------------------------
+
+# Its files are in the program (.incbin), as they are.
+$B/tools/queryd/answer_ui.o: $(wildcard tools/queryd/ui/*)
+
+# In a real Chromium (tests/browser); without it, or npm, it says so and is skipped.
+BROWSER_DEBIAN := chromium fonts-dejavu-core
+browser-deps: test-deps
+	@command -v chromium >/dev/null || $(MAKE) --no-print-directory deps DEBIAN="$(BROWSER_DEBIAN)" || true
+browser: browser-deps
+	@$(MAKE) --no-print-directory all test-programs
+	$(PROVE) $(sort $(wildcard tests/browser/[0-9]*.sh))
+.PHONY: browser browser-deps
 
 # --- the rest ------------------------------------------------------------------------------------
 
@@ -463,6 +491,7 @@ kafka-deps: deps
 test-deps: deps
 	@{ command -v protoc && command -v h2load && /usr/bin/python3 -c 'import grpc, google.protobuf'; } >/dev/null 2>&1 || \
 		$(MAKE) --no-print-directory deps DEBIAN="$(TEST_DEBIAN)" || true
+	@{ command -v promtool && command -v mandoc && command -v tmux && command -v zsh; } >/dev/null || $(MAKE) --no-print-directory deps DEBIAN="$(READ_DEBIAN)" || true
 	@{ command -v node && command -v npm; } >/dev/null || \
 		$(MAKE) --no-print-directory deps DEBIAN="$(NODE_DEBIAN)" || true
 
@@ -477,10 +506,13 @@ install: all
 	install $B/libtally.so.0 $(DESTDIR)$(LIBDIR)
 	ln -sfn libtally.so.0 $(DESTDIR)$(LIBDIR)/libtally.so
 	install -m 644 $B/tally.pc $(DESTDIR)$(LIBDIR)/pkgconfig
-	install -m 644 etc/systemd/tally.service $(DESTDIR)$(UNITDIR)/system
+	install -m 644 etc/systemd/tally.service $(wildcard etc/systemd/*.socket) $(DESTDIR)$(UNITDIR)/system
 	install -m 644 etc/systemd/sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/tally.conf
 	install -m 644 etc/systemd/tmpfiles.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/tally.conf
-	install -D -m 644 etc/prometheus/tally.rules.yaml $(DESTDIR)$(PREFIX)/share/doc/tally/tally.rules.yaml
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/tally etc/prometheus/tally.rules.yaml etc/prometheus/scrape.yaml etc/grafana/tally.json
+	install -D -m 644 etc/completion/tallyctl.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tallyctl
+	ln -sfn tallyctl $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tallyd
+	install -D -m 644 etc/completion/_tallyctl $(DESTDIR)$(PREFIX)/share/zsh/vendor-completions/_tallyctl
 	for f in $(notdir $(wildcard etc/*.yaml)); do \
 		[ -e $(DESTDIR)$(SYSCONFDIR)/tally/$$f ] || \
 			install -m 640 etc/$$f $(DESTDIR)$(SYSCONFDIR)/tally/$$f || exit 1; \
@@ -488,6 +520,25 @@ install: all
 	for f in $(wildcard etc/man/*.[1-8]); do \
 		install -D -m 644 $$f $(DESTDIR)$(PREFIX)/share/man/man$${f##*.}/$${f##*/} || exit 1; \
 	done
+
+# Debian packages in $B/deb, from the files that git knows (or all that are here).  DEB_VERSION= for another one.
+DEB_DEBIAN  := debhelper dpkg-dev fakeroot lintian
+DEB_VERSION ?= $(VERSION)
+deb-deps: deps
+	@$(MAKE) --no-print-directory deps DEBIAN="$(DEB_DEBIAN)"
+deb: deb-deps
+	rm -rf $B/deb && mkdir -p $B/deb/tally
+	{ git ls-files -z -co --exclude-standard 2>/dev/null || find . -path ./$B -prune -o -type f -print0; } | \
+		tar -c --null -T - | tar -x -C $B/deb/tally
+	cp -r etc/debian $B/deb/tally/debian
+	sed -i '1s/(.*)/($(DEB_VERSION))/' $B/deb/tally/debian/changelog
+	cd $B/deb/tally && env -u B -u MAKEFLAGS DEB_BUILD_OPTIONS="parallel=$(JOBS) $$DEB_BUILD_OPTIONS" \
+		dpkg-buildpackage -us -uc -b -nc
+	lintian --fail-on error,warning --tag-display-limit 0 $B/deb/*.changes
+# The packages installed, run, upgraded and purged in a bootstrapped and booted Debian 12.
+packages: deb
+	tests/packages/run.sh $B/deb
+.PHONY: deb deb-deps packages
 
 format:
 	clang-format -i $(foreach d,shm supervisor worker tools tests,$(shell find $d -name '*.[ch]'))

@@ -170,34 +170,33 @@ int tally_instance(struct tally *tally, struct tally_instance *out)
 
 /* ------------------------------------------------------------------ a partition's slot */
 
-static void describe_death(const struct table_entry *entry, struct tally_partition *out)
+void client_describe_death(enum part_death death, int32_t code, char *to, size_t size)
 {
-	char *to = out->death_detail;
-	size_t size = sizeof out->death_detail;
 	const char *word = NULL;
-	switch (entry->death) {
+	*to = 0;
+	switch (death) {
 	case DEATH_EXIT:
-		if (entry->death_code == EXIT_LIBRARY) {
+		if (code == EXIT_LIBRARY) {
 			put_word(to, size, "assertion in librdkafka");
 			return;
 		}
-		snprintf(to, size, "exit code %" PRId32, entry->death_code);
+		snprintf(to, size, "exit code %" PRId32, code);
 		return;
 	case DEATH_SIGNAL:
 	case DEATH_HANG:
-		word = signal_word(entry->death_code);
+		word = signal_word(code);
 		if (word)
 			snprintf(to, size, "SIG%s", word);
-		else if (entry->death == DEATH_SIGNAL)
-			snprintf(to, size, "signal %" PRId32, entry->death_code);
+		else if (death == DEATH_SIGNAL)
+			snprintf(to, size, "signal %" PRId32, code);
 		else
 			put_word(to, size, "no heartbeat");
 		return;
 	case DEATH_SPAWN:
-		word = strerrordesc_np(entry->death_code);
+		word = strerrordesc_np(code);
 		break;
 	case DEATH_REBUILD:
-		word = rebuild_reason_word((enum rebuild_reason)entry->death_code);
+		word = rebuild_reason_word((enum rebuild_reason)code);
 		break;
 	default:
 		return;
@@ -221,7 +220,8 @@ static void copy_slot(
 	out->quarantine_listed = entry->quarantined;
 	out->retry_in_ms = entry->retry_in_ms;
 	put_word(out->death, sizeof out->death, part_death_word(entry->death));
-	describe_death(entry, out);
+	client_describe_death(
+		entry->death, entry->death_code, out->death_detail, sizeof out->death_detail);
 	out->death_at_ms = (int64_t)(entry->death_at / 1000000);
 }
 

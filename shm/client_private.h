@@ -94,6 +94,7 @@ struct client_visit {
 	uint64_t generation;
 	uint32_t partition;
 	uint32_t now_minute;
+	uint32_t rows; /* of the tenant, seen by client_next_row */
 };
 
 typedef int client_body_fn(struct tally *tally, void *arg);
@@ -122,6 +123,9 @@ int client_visit(struct tally *tally, uint32_t partition, client_read_fn *read, 
  */
 int client_peek(struct tally *tally, uint32_t partition, client_read_fn *read, void *arg);
 
+/* "SIGSEGV", "exit code 70", "fingerprint", ...; "" for none. */
+void client_describe_death(enum part_death death, int32_t code, char *to, size_t size);
+
 /* The store that this thread is in.  Safe in a handler of signals. */
 bool client_reading(uint32_t *partition, uint64_t *generation);
 
@@ -138,7 +142,8 @@ int client_scan(struct tally *tally, const struct client_scan *scan, struct tall
 
 /*
  * Next row of a tenant, in the handle's row buffer.  Numbers of policies must
- * rise: a store that says otherwise ends here.
+ * rise: a store that says otherwise ends here.  Start with -1, go on to the end: there
+ * it is seen whether some are missing.
  */
 bool client_next_row(
 	struct client_visit *visit, uint32_t tenant, int *policy, struct window_row *row);

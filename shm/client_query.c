@@ -18,9 +18,16 @@ bool client_next_row(
 	struct client_visit *visit, uint32_t tenant, int *policy, struct window_row *row)
 {
 	int last = *policy;
-	return usage_next_row(
-		       visit->txn, tenant, policy, visit->tally->window, visit->tally->row, row) &&
-	       *policy > last;
+	if (last < 0)
+		visit->rows = 0;
+	if (usage_next_row(
+		    visit->txn, tenant, policy, visit->tally->window, visit->tally->row, row) &&
+		*policy > last) {
+		visit->rows++;
+		return true;
+	}
+	usage_check_rows(visit->txn, tenant, visit->rows);
+	return false;
 }
 
 static bool find_tenant(struct client_visit *visit, const char *name, uint32_t *tenant)

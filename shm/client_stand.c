@@ -19,6 +19,11 @@ int client_stand_begin(struct tally *tally, uint32_t *partitions)
 	return client_public(err);
 }
 
+enum log_level client_stand_log_level(const struct tally *tally)
+{
+	return table_log_level(&tally->table);
+}
+
 uint64_t client_stand_generation(const struct tally *tally, uint32_t partition, uint64_t boot_ns)
 {
 	uint64_t word = table_word_of(&tally->table, partition);

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shm/log.h"
 #include "shm/tally.h"
 
 enum client_standing {
@@ -30,6 +31,9 @@ enum client_standing {
  * routing.  The calls below speak of the table that this one found.  A TALLY_E*.
  */
 int client_stand_begin(struct tally *tally, uint32_t *partitions);
+
+/* What tallyd logs, and all its processes do. */
+enum log_level client_stand_log_level(const struct tally *tally);
 
 /* Of a partition that is ready; 0: it is not. */
 uint64_t client_stand_generation(const struct tally *tally, uint32_t partition, uint64_t boot_ns);

@@ -130,14 +130,7 @@ static int read_file(struct config_reader *r)
 			"must be lines of \"option: value\"; tallyd --print-config writes an "
 			"example");
 	err = read_section(r, "");
-	if (!err)
-		err = config_yaml_next(r); /* end of document */
-	if (!err)
-		err = config_yaml_next(r);
-	if (!err && r->event.type != YAML_STREAM_END_EVENT)
-		err = config_fail(&r->source, config_yaml_line(r), NULL,
-			"a second YAML document (---) begins here; there must be only one");
-	return err;
+	return err ? err : config_yaml_end(r);
 }
 
 static void strip_slashes(char *path)
@@ -174,6 +167,7 @@ int config_parse(const char *name, const char *text, size_t len, struct config *
 	}
 	if (!err)
 		err = config_check_rules(&r.source, config);
+	memcpy(config->lines, r.source.line, sizeof(config->lines));
 	strip_slashes(config->run_dir);
 	if (err)
 		config_free(config);

@@ -20,6 +20,7 @@
 
 #define CONFIG_TEXT_SIZE      256
 #define CONFIG_PROPERTIES_MAX 96
+#define CONFIG_OPTIONS_MAX    96
 
 struct config_property {
 	char *name, *value;
@@ -33,6 +34,7 @@ struct config {
 	char instance[64];		/* instance: name in logs and metrics; "" = host name */
 	char zone[64];			/* zone */
 	uint32_t log_level;		/* log_level: enum log_level */
+	uint32_t log_format;		/* log_format: enum log_format */
 	int64_t clock_offset_ms;	/* clock_offset */
 
 	char brokers[1024];			  /* kafka.brokers -> bootstrap.servers */
@@ -48,9 +50,10 @@ struct config {
 	/* kafka.properties and kafka.secret_files */
 	struct config_property properties[CONFIG_PROPERTIES_MAX];
 	uint32_t n_properties;
-	uint32_t n_secret_files;       /* so many of them have a path */
-	char source[CONFIG_TEXT_SIZE]; /* file that all this was read from, or its end */
-	unsigned mode;		       /* of that file; 0 = from memory */
+	uint32_t n_secret_files;	    /* so many of them have a path */
+	char source[CONFIG_TEXT_SIZE];	    /* file that all this was read from, or its end */
+	unsigned mode;			    /* of that file; 0 = from memory */
+	unsigned lines[CONFIG_OPTIONS_MAX]; /* where each option is written; 0 = not given */
 
 	uint32_t active_window_ms; /* window.active: whole minutes */
 	uint32_t rate_window_ms;   /* window.rate: whole minutes, at most 5 */
@@ -98,6 +101,7 @@ struct config {
 	uint32_t http_threads;		    /* query.http_threads */
 	uint32_t metrics_tenants; /* query.metrics_tenants: so many of the largest tenants in
 				     /metrics */
+	uint32_t metrics_names;	  /* query.metrics_names: enum metrics_names */
 	uint32_t query_processes; /* query.processes */
 	char grpc_listen[CONFIG_TEXT_SIZE];	   /* query.grpc_listen; port 0 = any free one */
 	char grpc_tls_cert[CONFIG_TEXT_SIZE];	   /* query.grpc_tls_cert: "" = cleartext */
@@ -114,6 +118,9 @@ struct config {
 	char peers_token_file[CONFIG_TEXT_SIZE]; /* query.peers_token_file: "" = none is shown */
 	uint32_t query_file_lines[8]; /* where the files of query are written; 0 = nowhere */
 };
+
+/* Loki's are beside ours. */
+enum metrics_names { METRICS_TALLY, METRICS_LOKI };
 
 struct config_error {
 	char line[512]; /* one line, no newline: what is wrong, where, and what to do */
@@ -204,6 +211,19 @@ void config_each_path(const struct config *config, const char *section,
  * a map counts as one.
  */
 size_t config_differences(const struct config *a, const struct config *b, char *names, size_t size);
+
+/*
+ * Every option as it holds, in the order of the table; of a map one for each entry.
+ * Values of properties that are secrets are "(hidden)".
+ */
+struct config_shown {
+	const char *name;   /* "kafka.topic", "kafka.properties.security.protocol" */
+	const char *value;  /* as one would write it: "45s", "true" */
+	const char *preset; /* the default; NULL: none */
+	unsigned line;	    /* of the file; 0: not given, or not known any more */
+};
+typedef void config_shown_fn(void *arg, const struct config_shown *shown);
+void config_each(const struct config *config, config_shown_fn *each, void *arg);
 
 /* --print-config: every option with section, default, unit, bounds and prose: a valid tally.yaml.
  */

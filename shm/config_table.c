@@ -25,9 +25,11 @@
 #define AT_TEXT(field) offsetof(struct config, field), sizeof(((struct config *)0)->field)
 
 static const char *const levels[] = {"error", "warn", "info", "debug", NULL};
+static const char *const formats[] = {"logfmt", "json", NULL}; /* enum log_format */
 static const char *const assignors[] = {"cooperative-sticky", "range", "roundrobin", NULL};
 static const char *const isolations[] = {"read_committed", "read_uncommitted", NULL};
 static const char *const failures[] = {"retry", "ready", NULL};
+static const char *const metrics[] = {"tally", "loki", NULL};	     /* enum metrics_names */
 static const char *const scopes[] = {"instance", "partition", NULL}; /* enum limit_scope */
 static const char *const unknowns[] = {"refuse", "ignore", NULL};
 
@@ -169,7 +171,11 @@ static const struct config_option options[] = {
 	{ "", "zone", CONFIG_TEXT, AT_TEXT(zone), 0, 63, .preset = "", .example = "zone-a",
 	  .prose = "Zone of this instance, written into the records that it produces." },
 	{ "", "log_level", CONFIG_NUMBER, AT(log_level, uint32_t), 0, 3, .words = levels,
-	  .preset = "info", .prose = "Least important lines to log." },
+	  .preset = "info", .prose =
+	  "Least important lines to log; read again on SIGHUP, for all processes." },
+	{ "", "log_format", CONFIG_NUMBER, AT(log_format, uint32_t), 0, 1, .words = formats,
+	  .preset = "logfmt", .prose =
+	  "What a line of the log is: words and key=value, or a JSON object." },
 	{ "", "clock_offset", CONFIG_SHIFT, AT(clock_offset_ms, int64_t), -3650 * DAY, 3650 * DAY,
 	  .preset = "0s", .prose =
 	  "For tests and drills: added to wall time by every process; read again on SIGHUP." },
@@ -359,8 +365,14 @@ static const struct config_option options[] = {
 	{ "query", "http_threads", CONFIG_NUMBER, AT(http_threads, uint32_t), 1, 64, .preset = "4",
 	  .prose =
 	  "Threads that answer HTTP; all but one may wait for questions that write." },
-	{ "query", "metrics_tenants", CONFIG_NUMBER, AT(metrics_tenants, uint32_t), 0, 10000,
-	  .preset = "100", .prose = "So many of the largest tenants are in /metrics." },
+	{ "query", "metrics_tenants", CONFIG_NUMBER, AT(metrics_tenants, uint32_t), 0, 1000,
+	  .preset = "100", .prose =
+	  "So many of the largest tenants, and of those nearest to a limit, are in /metrics." },
+	{ "query", "metrics_names", CONFIG_NUMBER, AT(metrics_names, uint32_t), 0, 1,
+	  .words = metrics, .preset = "tally", .prose =
+	  "Names in /metrics. tally: ours (man tally-metrics). loki: also those of Loki's "
+	  "ingest-limits, with their labels, so that panels made for it go on working; ours stay, "
+	  "since most have no counterpart there and our alerts stand on them." },
 	{ "query", "grpc_listen", CONFIG_LISTEN, AT_TEXT(grpc_listen), 1, 255,
 	  .preset = "127.0.0.1:9095", .prose = "Address for gRPC; port 0: any free one." },
 	{ "query", "grpc_tls_cert", CONFIG_TEXT, AT_TEXT(grpc_tls_cert), 0, 255, .preset = "",

@@ -5,6 +5,7 @@
  *	config_value.c   one value: text <-> field, bounds, kind in words
  *	config_rules.c   what several options must fulfil together
  *	config_print.c   rows -> sample file
+ *	config_show.c    struct config -> what holds, for people
  *	config_property.c  librdkafka properties: refused, secret
  *	config_map.c     the maps of them
  *	config_secret.c  the files that their values are in
@@ -20,7 +21,6 @@
 
 #include "shm/config.h"
 
-#define CONFIG_OPTIONS_MAX  96
 #define CONFIG_SECTIONS_MAX 12
 #define CONFIG_VALUE_SIZE   160 /* for a value or a kind in words */
 #define CONFIG_WHY_SIZE	    320

@@ -169,3 +169,15 @@ int config_yaml_key(struct config_reader *r, char **key)
 	*key = strdup(text);
 	return *key ? 0 : config_no_memory(&r->source);
 }
+
+int config_yaml_end(struct config_reader *r)
+{
+	int err = config_yaml_next(r); /* end of document */
+
+	if (!err)
+		err = config_yaml_next(r);
+	if (!err && r->event.type != YAML_STREAM_END_EVENT)
+		err = config_fail(&r->source, config_yaml_line(r), NULL,
+			"a second YAML document (---) begins here; there must be only one");
+	return err;
+}

@@ -28,6 +28,9 @@ void config_yaml_close(struct config_reader *r);
 /* Takes the next event in hand.  Any error has filled r->source.error. */
 int config_yaml_next(struct config_reader *r);
 
+/* After the document's only value: nothing else may follow. */
+int config_yaml_end(struct config_reader *r);
+
 /* Line of the event in hand, from 1. */
 unsigned config_yaml_line(const struct config_reader *r);
 

@@ -45,6 +45,12 @@ static const char *outcome(int err, char out[64])
 	return err ? out : "yes";
 }
 
+/* In force, or a kernel without it: that is known. */
+static bool is_as_wished(int err)
+{
+	return err == 0 || err == ENOSYS || err == EOPNOTSUPP;
+}
+
 void confine_enter(struct confine *confine)
 {
 	char files_text[64], calls_text[64];
@@ -59,7 +65,10 @@ void confine_enter(struct confine *confine)
 		files = confine_files_enter(confine);
 		calls = confine_calls_enter(confine->role);
 	}
-	log_info("confine.on", "no_new_privs=%s capabilities=%s seccomp=%s landlock=%s abi=%d",
+	log_line(no_new_privs && no_capabilities && is_as_wished(calls) && is_as_wished(files)
+			 ? LOG_LEVEL_INFO
+			 : LOG_LEVEL_WARN,
+		"confine.on", "no_new_privs=%s capabilities=%s seccomp=%s landlock=%s abi=%d",
 		no_new_privs ? "yes" : "no", no_capabilities ? "none" : "kept",
 		outcome(calls, calls_text), outcome(files, files_text), confine->abi);
 }

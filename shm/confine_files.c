@@ -127,6 +127,7 @@ void confine_allow(struct confine *confine, const char *path, enum confine_acces
 {
 	struct landlock_path_beneath_attr rule;
 	struct stat st;
+	bool failed;
 
 	if (confine->ruleset < 0)
 		return;
@@ -136,11 +137,14 @@ void confine_allow(struct confine *confine, const char *path, enum confine_acces
 			log_warn("confine.left_out", "path=%s error=\"%s\"", path, strerror(errno));
 		return;
 	}
-	if (fstat(rule.parent_fd, &st) == 0) {
+	failed = fstat(rule.parent_fd, &st) != 0;
+	if (!failed) {
 		rule.allowed_access = rights(confine, access, S_ISDIR(st.st_mode));
-		syscall(SYS_landlock_add_rule, confine->ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule,
-			0);
+		failed = syscall(SYS_landlock_add_rule, confine->ruleset,
+				 LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0;
 	}
+	if (failed)
+		log_warn("confine.left_out", "path=%s error=\"%s\"", path, strerror(errno));
 	close(rule.parent_fd);
 }
 
@@ -170,8 +174,10 @@ void confine_connect(struct confine *confine, uint16_t port)
 {
 	struct net_port_attr rule = {.access = NET_CONNECT, .port = port};
 
-	if (confine->ruleset >= 0 && confine->abi >= 4)
-		syscall(SYS_landlock_add_rule, confine->ruleset, RULE_NET_PORT, &rule, 0);
+	if (confine->ruleset >= 0 && confine->abi >= 4 &&
+		syscall(SYS_landlock_add_rule, confine->ruleset, RULE_NET_PORT, &rule, 0) != 0)
+		log_warn("confine.left_out", "port=%u error=\"%s\"", (unsigned)port,
+			strerror(errno));
 }
 
 int confine_files_enter(struct confine *confine)

@@ -43,6 +43,7 @@ struct handoff {
 	uint32_t batch_max; /* 1 after repeated deaths; else 0 = as `batch_records` says */
 	/* options */
 	enum log_level log_level;
+	enum log_format log_format;
 	uint32_t window_minutes;
 	uint32_t replay_margin_s;
 	uint32_t offsets_timeout_ms;

@@ -207,7 +207,7 @@ int limits_write(int dirfd, const struct limits_source *source)
 		struct segment_spec spec = {MAGIC, LIMITS_VERSION,
 			size_of(source->n_tenants, plan.n_policies, plan.names_size)};
 
-		err = segment_create(dirfd, LIMITS_NAME, &spec, 0640, &segment, NULL);
+		err = segment_create(dirfd, LIMITS_NAME, &spec, 0440, &segment, NULL);
 	}
 	if (!err) {
 		fill(segment.map, source, &plan);

@@ -57,7 +57,7 @@ struct limits_source {
 	size_t n_tenants;
 };
 
-/* Writes `limits.new` and renames it.  Mode 0640.  ERR_FULL, ERR_IO, ERR_NOMEM. */
+/* Writes `limits.new` and renames it.  Mode 0440.  ERR_FULL, ERR_IO, ERR_NOMEM. */
 int limits_write(int dirfd, const struct limits_source *source);
 
 /* --- reader ---------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /*
- * log.c - one logfmt line on stderr per event.
+ * log.c - one line on stderr per event.
  *
  *	event, fmt --> raw text --escape--> at most 1024 bytes --> one write(2)
  *
@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "shm/host.h"
+#include "shm/log_json.h"
 
 #define LINE_SIZE 1024
 #define RAW_SIZE  (LINE_SIZE + 256) /* more than fits, so that a cut shows */
@@ -31,6 +32,7 @@ static struct {
 	const char *program;
 	int instance;
 	_Atomic int level;
+	_Atomic int format;
 	bool journal; /* stderr is the journal's stream: it has the time already */
 } self = {.program = "tally", .instance = -1, .level = LOG_LEVEL_INFO};
 
@@ -63,6 +65,11 @@ void log_init(const char *program, int instance, enum log_level level)
 void log_set_level(enum log_level level)
 {
 	atomic_store_explicit(&self.level, (int)level, memory_order_relaxed);
+}
+
+void log_set_format(enum log_format format)
+{
+	atomic_store_explicit(&self.format, (int)format, memory_order_relaxed);
 }
 
 bool log_level_parse(const char *word, enum log_level *level)
@@ -147,48 +154,63 @@ static size_t escape(char *out, size_t size, const char *from, bool quoted)
 	return len;
 }
 
-static size_t put_prefix(char *raw, size_t size, enum log_level level, const char *event)
+/* RFC 3339, UTC; "" in the journal. */
+static void put_time(char when[32])
 {
-	char when[32] = "", instance[16] = "";
-	int n;
+	int64_t ms = host_wall_ms();
+	time_t seconds = (time_t)(ms / 1000);
+	char date[24];
+	struct tm tm;
 
-	if (!self.journal) {
-		int64_t ms = host_wall_ms();
-		time_t seconds = (time_t)(ms / 1000);
-		char date[24];
-		struct tm tm;
+	when[0] = '\0';
+	if (self.journal)
+		return;
+	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", gmtime_r(&seconds, &tm));
+	snprintf(when, 32, "%s.%03dZ", date, (int)(ms % 1000));
+}
 
-		strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", gmtime_r(&seconds, &tm));
-		snprintf(when, sizeof(when), "%s.%03dZ ", date, (int)(ms % 1000));
-	}
-	if (self.instance >= 0)
-		snprintf(instance, sizeof(instance), "[%d]", self.instance);
-	n = snprintf(
-		raw, size, "%s%s%s %s %s", when, self.program, instance, level_words[level], event);
-	return n < 0 ? 0 : (size_t)n < size ? (size_t)n : size - 1;
+/* Gives the length in `line`, without a newline. */
+static size_t format_text(char line[LINE_SIZE], const struct log_head *head, const char *body)
+{
+	char raw[RAW_SIZE + 200], instance[16] = "";
+	size_t len;
+
+	if (head->instance >= 0)
+		snprintf(instance, sizeof(instance), "[%d]", head->instance);
+	snprintf(raw, sizeof(raw), "%s%s%s%s %s %s%s%s", head->time, *head->time ? " " : "",
+		head->program, instance, head->level, head->event, *body ? " " : "", body);
+	len = escape(line, LINE_SIZE, raw, false);
+	while (len > 0 && line[len - 1] == ' ')
+		len--;
+	return len;
 }
 
 void log_line(enum log_level level, const char *event, const char *fmt, ...)
 {
-	char raw[RAW_SIZE], line[LINE_SIZE];
+	char body[RAW_SIZE] = "", line[LINE_SIZE], when[32];
 	int saved_errno = errno;
+	struct log_head head = {.time = when,
+		.program = self.program,
+		.instance = self.instance,
+		.level = level_words[level],
+		.event = event};
 	size_t len;
 	ssize_t n;
 	va_list args;
 
 	if ((int)level > atomic_load_explicit(&self.level, memory_order_relaxed))
 		return;
-	len = put_prefix(raw, sizeof(raw), level, event);
-	if (fmt && *fmt && len + 1 < sizeof(raw)) {
-		raw[len++] = ' ';
+	put_time(when);
+	if (fmt && *fmt) {
 		va_start(args, fmt);
-		vsnprintf(raw + len, sizeof(raw) - len, fmt, args);
+		vsnprintf(body, sizeof(body), fmt, args);
 		va_end(args);
 	}
-	len = escape(line, sizeof(line), raw, false); /* its NUL becomes the newline */
-	while (len > 0 && line[len - 1] == ' ')
-		len--;
-	line[len++] = '\n';
+	if (atomic_load_explicit(&self.format, memory_order_relaxed) == LOG_JSON)
+		len = log_json(line, sizeof(line), &head, body);
+	else
+		len = format_text(line, &head, body);
+	line[len++] = '\n'; /* in place of its NUL */
 	do
 		n = write(STDERR_FILENO, line, len);
 	while (n < 0 && errno == EINTR);

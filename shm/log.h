@@ -1,5 +1,5 @@
 /*
- * log.h - one logfmt line on stderr per event.
+ * log.h - one line on stderr per event: logfmt, or a JSON object (log_json.h).
  *
  *	worker[7] info replay.commit records=500 next=81200
  *
@@ -18,11 +18,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum log_format { LOG_LOGFMT, LOG_JSON };
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 /* `instance` < 0: none ("supervisor info ...").  `program` is kept. */
 void log_init(const char *program, int instance, enum log_level level);
 void log_set_level(enum log_level level);
+void log_set_format(enum log_format format);
 
 /* "error", "warn", "info", "debug" -> level; false when it is none of these. */
 bool log_level_parse(const char *word, enum log_level *level);

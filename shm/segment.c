@@ -85,6 +85,23 @@ int segment_create(int dirfd, const char *name, const struct segment_spec *spec,
 	return err;
 }
 
+int segment_open_own(int dirfd, const char *name)
+{
+	struct stat st;
+	int looked = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	int fd = -1;
+	if (looked < 0)
+		return -1;
+	if (fstat(looked, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid()) {
+		errno = EACCES;
+	} else if (!fchmod(looked, 0640)) {
+		fd = openat(dirfd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+		fchmod(looked, 0440);
+	}
+	close(looked);
+	return fd;
+}
+
 int segment_publish(int dirfd, const char *name)
 {
 	char temporary[NAME_MAX + 1];

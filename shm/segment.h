@@ -43,6 +43,14 @@ struct segment_spec {
 int segment_create(int dirfd, const char *name, const struct segment_spec *spec, mode_t mode,
 	struct segment *seg, int *fd_out);
 
+/*
+ * Mode 0440 is for files that their maker alone changes, by the map it made them with: nobody
+ * else of its user, were it a query process that was taken over, can open them for writing.  This
+ * opens one all the same, for the user who may change modes, and closes it again behind itself.
+ * Returns a descriptor for reading and writing, or -1 and errno.
+ */
+int segment_open_own(int dirfd, const char *name);
+
 /* Renames "<name>.new" to `name`. */
 int segment_publish(int dirfd, const char *name);
 

@@ -6,7 +6,8 @@
  *
  * Every field is an independent atomic, stored relaxed.  Counters of what was
  * counted (seen, skipped, ...) mirror the store's meta row and are set after
- * each commit, so they survive the worker.
+ * each commit.  The other counters are added to where they are.  So all of them
+ * survive the worker, and start at 0 with a new generation.
  *
  * The supervisor reads the file with pread(2), never through a map: a worker
  * could cut its own file short, and that must not be able to hurt it.
@@ -66,7 +67,7 @@ enum worker_flag {
 	X(records)	    /* seen since the generation began, whatever became of them */ \
 	X(applied) \
 	X(bytes)	    /* of applied records, cumulative */ \
-	X(commits)	    /* of this process */ \
+	X(commits) \
 	X(commit_ns_last) \
 	X(commit_ns_max) \
 	X(last_commit_at)   /* CLOCK_BOOTTIME ns */ \
@@ -88,7 +89,7 @@ enum worker_flag {
 	X(readers) \
 	X(lookup_errors)    /* failed offset look-ups */ \
 	X(rebuild_reason)   /* enum rebuild_reason, set before it asks for a new generation */ \
-	/* Of this process: what was asked on admit.sock, in streams, and what was written to Kafka. */ \
+	/* What was asked on admit.sock, in streams, and what was written to Kafka. */ \
 	X(asked_known)	    /* asked, and active already */ \
 	X(asked_new)	    /* asked, and let in */ \
 	X(asked_rejected) \
@@ -141,7 +142,7 @@ const char *rebuild_reason_word(enum rebuild_reason reason);
 /*
  * Creates the file in the generation's directory (mode 0640), or takes over
  * the one of a predecessor, and locks it: waits up to `wait_ms`, then ERR_BUSY.
- * In a predecessor's file only pid, phase and heartbeat are new.
+ * In a predecessor's file only pid, phase and heartbeat are new: counters go on.
  * *fd keeps the lock; it must stay open for life.
  */
 int stats_create(int dirfd, uint32_t partition, uint64_t generation, unsigned wait_ms,

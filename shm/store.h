@@ -110,12 +110,16 @@ void store_reserve(struct store_txn *txn, const struct store_need *need);
 /* false when absent (txn->err stays 0) or on error (txn->err set). */
 bool store_get(struct store_txn *txn, struct store_bytes key, struct store_bytes *value);
 
-/* The first key >= `key`.  Leaves the transaction's cursor there. */
+/* The first key >= `key`; ERR_CORRUPT when LMDB finds another.  Leaves the cursor there. */
 bool store_seek(struct store_txn *txn, struct store_bytes key, struct store_bytes *found,
 	struct store_bytes *value);
 
-/* The one after the cursor / before it. */
+/* The one after the cursor. */
 bool store_next(struct store_txn *txn, struct store_bytes *key, struct store_bytes *value);
+
+/* The last key < `key`. */
+bool store_before(struct store_txn *txn, struct store_bytes key, struct store_bytes *found,
+	struct store_bytes *value);
 
 void store_put(struct store_txn *txn, struct store_bytes key, struct store_bytes value);
 
@@ -130,6 +134,10 @@ void store_delete(struct store_txn *txn, struct store_bytes key); /* absent: no 
  * handlers of signals.
  */
 bool store_in_use(void);
+
+/* A number that whoever uses the store keeps with the handle (usage_seal.c); 0 until it is set. */
+uint64_t store_seed(const struct store *store);
+void store_set_seed(struct store *store, uint64_t seed);
 
 /* Frees slots of readers that died.  Once a second. */
 void store_check_readers(struct store *store);

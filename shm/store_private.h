@@ -22,8 +22,9 @@ struct store {
 	dev_t lock_dev; /* of lock.mdb, as a writer found it */
 	ino_t lock_ino;
 	uint32_t page_size;
-	uint64_t last_txn; /* writer: the one committed last */
-	uint64_t reserved; /* bytes from the start of the file that we know have blocks */
+	uint64_t last_txn;     /* writer: the one committed last */
+	uint64_t reserved;     /* bytes from the start of the file that we know have blocks */
+	_Atomic uint64_t seed; /* store_seed */
 	/* One ended read transaction is kept for the next one: renewing is 4 times cheaper. */
 	_Atomic int idle; /* enum idle_state, in store_txn.c */
 	MDB_txn *idle_txn;

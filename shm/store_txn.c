@@ -15,6 +15,7 @@
 #include "shm/store_private.h"
 
 #include <sched.h>
+#include <string.h>
 
 #include "shm/check.h"
 #include "shm/err.h"
@@ -265,6 +266,22 @@ static bool cursor_get(struct store_txn *txn, MDB_val *k, MDB_cursor_op op, stru
 	return true;
 }
 
+/* LMDB's order. */
+static int compare(struct store_bytes a, struct store_bytes b)
+{
+	int order = memcmp(a.data, b.data, a.len < b.len ? a.len : b.len);
+
+	return order ? order : (a.len > b.len) - (a.len < b.len);
+}
+
+/* Pages that list others, or other keys, than they did: whoever goes on from there goes in circles. */
+static bool is_in_order(struct store_txn *txn, bool right)
+{
+	if (!right && !txn->err)
+		txn->err = ERR_CORRUPT;
+	return right;
+}
+
 bool store_seek(struct store_txn *txn, struct store_bytes key, struct store_bytes *found_key,
 	struct store_bytes *value)
 {
@@ -276,7 +293,18 @@ bool store_seek(struct store_txn *txn, struct store_bytes key, struct store_byte
 			txn, "cursor_open", mdb_cursor_open(txn->txn, txn->store->dbi, &cursor));
 		txn->cursor = cursor;
 	}
-	return !txn->err && cursor_get(txn, &k, MDB_SET_RANGE, found_key, value);
+	return !txn->err && cursor_get(txn, &k, MDB_SET_RANGE, found_key, value) &&
+	       is_in_order(txn, compare(*found_key, key) >= 0);
+}
+
+bool store_before(struct store_txn *txn, struct store_bytes key, struct store_bytes *found_key,
+	struct store_bytes *value)
+{
+	bool behind = store_seek(txn, key, found_key, value);
+	MDB_val k;
+
+	return !txn->err && cursor_get(txn, &k, behind ? MDB_PREV : MDB_LAST, found_key, value) &&
+	       is_in_order(txn, compare(*found_key, key) < 0);
 }
 
 bool store_next(struct store_txn *txn, struct store_bytes *key, struct store_bytes *value)
@@ -284,6 +312,16 @@ bool store_next(struct store_txn *txn, struct store_bytes *key, struct store_byt
 	MDB_val k;
 
 	return !txn->err && cursor_get(txn, &k, MDB_NEXT, key, value);
+}
+
+uint64_t store_seed(const struct store *store)
+{
+	return atomic_load_explicit(&store->seed, memory_order_relaxed);
+}
+
+void store_set_seed(struct store *store, uint64_t seed)
+{
+	atomic_store_explicit(&store->seed, seed, memory_order_relaxed);
 }
 
 void store_put(struct store_txn *txn, struct store_bytes key, struct store_bytes value)

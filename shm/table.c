@@ -102,7 +102,7 @@ static bool in_range(const struct table *table, uint32_t partition)
 int table_create(int dirfd, const struct table_head *facts, struct table *table)
 {
 	struct segment_spec spec = {MAGIC, TABLE_VERSION, TABLE_SIZE(facts->capacity)};
-	int err = segment_create(dirfd, TABLE_NAME, &spec, 0640, &table->segment, NULL);
+	int err = segment_create(dirfd, TABLE_NAME, &spec, 0440, &table->segment, NULL);
 	if (err)
 		return err;
 	struct table_head *head = table->segment.map;
@@ -116,7 +116,7 @@ int table_create(int dirfd, const struct table_head *facts, struct table *table)
 /* Readers of the old table must see that it is over even when its supervisor was killed. */
 static void retire_old(int dirfd)
 {
-	int fd = openat(dirfd, TABLE_NAME, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	int fd = segment_open_own(dirfd, TABLE_NAME);
 	struct stat st;
 	if (fd < 0)
 		return;
@@ -315,6 +315,12 @@ bool table_is_ready(const struct table *table, uint32_t partition, uint64_t word
 	if (atomic_load_explicit(&table->head->retired, memory_order_acquire))
 		return false;
 	return atomic_load_explicit(&slot->word, memory_order_acquire) == word;
+}
+
+enum log_level table_log_level(const struct table *table)
+{
+	uint32_t level = atomic_load_explicit(&table->head->log_level, memory_order_relaxed);
+	return level <= LOG_LEVEL_DEBUG ? (enum log_level)level : LOG_LEVEL_INFO;
 }
 
 bool table_is_alive(const struct table *table, uint64_t boot_ns)

@@ -31,6 +31,7 @@
 #include <stdint.h>
 
 #include "shm/host.h"
+#include "shm/log.h"
 #include "shm/segment.h"
 
 #define TABLE_NAME	 "table"
@@ -136,11 +137,11 @@ struct table_head {
 	uint64_t pid_namespace;
 	uint64_t started_at; /* Unix ns */
 	uint32_t supervisor_pid;
-	uint32_t capacity;	  /* slots in this file */
-	uint32_t window_minutes;  /* active window */
-	uint32_t rate_minutes;	  /* rate window, at most 5 */
-	uint32_t lost_timeout_ms; /* a heartbeat older than this: the supervisor is gone */
-	uint32_t reserved0;
+	uint32_t capacity;	    /* slots in this file */
+	uint32_t window_minutes;    /* active window */
+	uint32_t rate_minutes;	    /* rate window, at most 5 */
+	uint32_t lost_timeout_ms;   /* a heartbeat older than this: the supervisor is gone */
+	_Atomic uint32_t log_level; /* enum log_level, of all processes */
 	char topic[TABLE_TOPIC_SIZE];
 	char group[TABLE_TOPIC_SIZE];
 	char zone[TABLE_NAME_SIZE];
@@ -210,7 +211,7 @@ struct table_entry {
 
 /*
  * Builds a table under its temporary name, all slots free.  `facts` gives the
- * write-once fields of the head (its segment part is ignored).  Mode 0640.
+ * write-once fields of the head (its segment part is ignored).  Mode 0440.
  */
 int table_create(int dirfd, const struct table_head *facts, struct table *table);
 
@@ -254,6 +255,9 @@ void table_limits_error(const struct table *table, char text[TABLE_TEXT_SIZE]);
 
 /* Ready as defined above, for the generation that `word` names. */
 bool table_is_ready(const struct table *table, uint32_t partition, uint64_t word, uint64_t boot_ns);
+
+/* What all processes log. */
+enum log_level table_log_level(const struct table *table);
 
 /* The supervisor's heartbeat is younger than lost_timeout_ms and it has not stopped. */
 bool table_is_alive(const struct table *table, uint64_t boot_ns);

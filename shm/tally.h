@@ -174,7 +174,7 @@ struct tally_partition {
 	uint64_t commit_ns_last, commit_ns_max;
 	uint64_t store_bytes, map_bytes, readers, reader_lag, lookup_errors;
 	uint64_t reader_pid; /* of the oldest reader, when reader_lag is not 0 */
-	/* Of its process: streams that were asked about, by what became of them, ... */
+	/* Streams that were asked about, by what became of them, ... */
 	uint64_t asked_known, asked_new, asked_rejected, asked_failed;
 	uint64_t touched; /* accepted from the map by a query process */
 	uint64_t rated;	  /* keys of UpdateRates */
@@ -188,6 +188,24 @@ int tally_partitions(struct tally *tally, struct tally_partition *out, size_t ca
 
 /* One partition, free ones too.  TALLY_EINVALID: the topic has no such partition. */
 int tally_partition(struct tally *tally, uint32_t partition, struct tally_partition *out);
+
+/* A change of a partition's state, as it was published. */
+struct tally_change {
+	int64_t at_ms; /* Unix */
+	uint64_t generation;
+	char from[16], to[16]; /* as tally_partition.state */
+	char why[16];	       /* "assigned", "revoked", "lost", "exited", "ready", ... */
+	char death[16];	       /* as tally_partition.death; "none": the reason was another */
+	char death_detail[48];
+};
+
+/*
+ * The last changes (32 are kept, also over restarts of tallyd), oldest first; at
+ * most cap, *n = how many were written.  TALLY_EINVALID: the topic has no such
+ * partition.
+ */
+int tally_history(
+	struct tally *tally, uint32_t partition, struct tally_change *out, size_t cap, size_t *n);
 
 /* --- tenants --------------------------------------------------------------------------------- */
 

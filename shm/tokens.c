@@ -18,6 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shm/percent.h"
+
 #define FILE_SIZE_MAX ((size_t)1 << 20)
 #define BLANKS	      " \t\r"
 
@@ -155,14 +157,6 @@ __attribute__((format(printf, 2, 3))) static bool wrong(
 	return false;
 }
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool take_hash(const struct reader *r, struct token *token, const char *word)
 {
 	/* What a shell hands to sha256sum when the variable with the token is empty. */
@@ -177,7 +171,8 @@ static bool take_hash(const struct reader *r, struct token *token, const char *w
 		return WRONG(r, "sha256: must be followed by 64 hexadecimal digits: "
 				"printf %%s \"$TOKEN\" | sha256sum");
 	for (size_t i = 0; i < sizeof(token->hash); i++)
-		token->hash[i] = (uint8_t)(hex_digit(hex[2 * i]) << 4 | hex_digit(hex[2 * i + 1]));
+		token->hash[i] =
+			(uint8_t)(percent_hex(hex[2 * i]) << 4 | percent_hex(hex[2 * i + 1]));
 	if (memcmp(token->hash, nothing, sizeof(nothing)) == 0)
 		return WRONG(r, "this is the SHA-256 of nothing; was the token there when it was "
 				"made?");
@@ -188,35 +183,12 @@ static bool take_hash(const struct reader *r, struct token *token, const char *w
 	return true;
 }
 
-/* In place. */
-static bool percent_decode(char *text)
-{
-	char *out = text;
-
-	for (const char *in = text; *in != '\0'; in++) {
-		int high, low;
-
-		if (*in != '%') {
-			*out++ = *in;
-			continue;
-		}
-		high = hex_digit(in[1]);
-		low = high < 0 ? -1 : hex_digit(in[2]);
-		if (low < 0 || (high | low) == 0)
-			return false;
-		*out++ = (char)(high << 4 | low);
-		in += 2;
-	}
-	*out = '\0';
-	return true;
-}
-
 static bool take_tenant(const struct reader *r, struct token *token, char *name)
 {
 	struct tokens *tokens = r->tokens;
 	char **grown;
 
-	if (!percent_decode(name))
+	if (!percent_decode(name, false))
 		return WRONG(
 			r, "read: a tenant's name has a %% that is no escape; write %%25 for it");
 	if (name[0] == '\0' || strlen(name) > TOKENS_NAME_MAX)

@@ -4,7 +4,7 @@
  *	usage_add ... usage_advance       in memory: items, new names, sources, pending meta
  *	usage_commit:
  *	    begin, reserve                no room: ERR_FULL before anything is written
- *	    blocks, rows, names, sources, outbox, quarantine, sweep, meta
+ *	    names, blocks, rows, sources, outbox, quarantine, sweep, meta
  *	    may_commit?                   the lease, asked last
  *	    commit                        all of it or nothing
  *	    settle                        what was pending is committed
@@ -52,7 +52,7 @@ static void put_meta(struct store_txn *txn, const struct usage_meta *meta)
 	struct usage_key key;
 
 	key_prefix(&key, KEY_META);
-	store_put(txn, key_bytes(&key), (struct store_bytes){.data = meta, .len = sizeof(*meta)});
+	seal_put(txn, &key, meta, sizeof(*meta));
 }
 
 static bool same_log(const struct usage_identity *have, const struct usage_identity *want)
@@ -93,7 +93,9 @@ static int create_meta(struct usage *usage, const struct usage_identity *identit
 		return ERR_IO;
 	store_begin(&txn, usage->store);
 	store_reserve(&txn, &(struct store_need){.pages = META_PAGES});
+	seal_set_seed(&txn, meta);
 	put_meta(&txn, meta);
+	names_create(&txn);
 	return store_commit(&txn);
 }
 
@@ -116,6 +118,7 @@ static int load_rest(struct usage *usage, struct store_txn *txn)
 	if (!err)
 		err = sources_load(&usage->sources, txn);
 	if (!err && (usage->names.tenants != usage->meta.tenants ||
+			    names_policies(&usage->names) != usage->meta.policies ||
 			    usage->sources.n != usage->meta.sources))
 		err = ERR_CORRUPT;
 	return err;
@@ -278,8 +281,7 @@ static void put_quarantined(struct usage *usage, struct store_txn *txn)
 
 		key_prefix(&key, KEY_QUARANTINE);
 		key_add_u64(&key, (uint64_t)q->offset);
-		store_put(txn, key_bytes(&key),
-			(struct store_bytes){.data = batch->raw + q->at, .len = q->len});
+		seal_put_in_place(txn, &key, batch->raw + q->at, q->len);
 	}
 }
 
@@ -290,7 +292,7 @@ static struct store_need commit_need(const struct usage *usage, const struct usa
 	struct store_need need = sweep_need(usage, how->sweep_blocks);
 
 	apply_need(usage, &need);
-	need.pages += 4 * names_pending(&usage->names);
+	need.pages += 6 * names_pending(&usage->names);
 	need.pages += sources_pages(&usage->sources);
 	need.pages += outbox_pages(usage) + 2 * batch->n_quarantined;
 	need.pages += need.pages / 4 + RESERVE_SLACK;
@@ -306,6 +308,7 @@ static void settle(struct usage *usage, const struct usage_meta *meta, const str
 	usage->pending = *meta;
 	usage->sweep = *sweep;
 	usage->sweep.has_rows |= usage->batch.n > 0;
+	scrub_commit(&usage->scrub);
 	usage->produce_all = false;
 	usage->asked.judged = usage->asked.n;
 	batch_clear(&usage->batch);
@@ -342,13 +345,15 @@ int usage_commit(struct usage *usage, const struct usage_commit *how)
 	need = commit_need(usage, how);
 	store_begin(&txn, usage->store);
 	store_reserve(&txn, &need);
-	apply_batch(usage, &txn, &meta);
+	scrub_begin(&usage->scrub);
 	names_write(&usage->names, &txn);
+	apply_batch(usage, &txn, &meta);
 	meta.tenants = usage->names.tenants;
+	meta.policies = names_policies(&usage->names);
 	meta.sources = sources_write(&usage->sources, &txn);
 	outbox_clear(&usage->batch, &txn, &meta);
 	put_quarantined(usage, &txn);
-	sweep_slice(&txn, how->sweep_blocks, now_minute, NULL, &meta, &sweep);
+	sweep_slice(&txn, how->sweep_blocks, now_minute, NULL, &meta, &sweep, &usage->scrub);
 	put_meta(&txn, &meta);
 	err = commit_txn(&txn, how);
 	if (!err)
@@ -374,14 +379,19 @@ static int sweep_once(
 	need.pages += META_PAGES;
 	store_begin(&txn, usage->store);
 	store_reserve(&txn, &need);
-	*steps = sweep_slice(
-		&txn, blocks, window_minute_of_ms(meta.clock_ms), &usage->batch, &meta, &sweep);
+	scrub_begin(&usage->scrub);
+	*steps = sweep_slice(&txn, blocks, window_minute_of_ms(meta.clock_ms), &usage->batch, &meta,
+		&sweep, &usage->scrub);
 	put_meta(&txn, &meta);
 	err = commit_txn(&txn, how);
 	if (err)
 		return err;
 	usage->meta = meta;
 	usage->sweep = sweep;
+	scrub_commit(&usage->scrub);
+	pending->stream_sum = meta.stream_sum;
+	pending->rate_sum = meta.rate_sum;
+	pending->row_sum = meta.row_sum;
 	pending->streams = meta.streams;
 	pending->blocks = meta.blocks;
 	pending->swept = meta.swept;

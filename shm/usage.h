@@ -9,8 +9,8 @@
  *	key                                   value (integers in keys are big-endian)
  *	'b' tenant:4 upper_hash:8             block: 84 streams sorted by hash (struct usage_block)
  *	'h' tenant:4 policy:2                 row: window_row, per minute count[] and bytes[]
- *	't' name                              tenant id:4 (native)
- *	'T' tenant:4                          name
+ *	't' name                              tenant id:4 (native), the name that follows
+ *	'T' tenant:4                          what it has in the store, name
  *	'p' tenant:4 policy:2                 policy name (policy 0 = "", never stored)
  *	'f' incarnation:16                    foreign source: highest sequence:8, last seen s:4
  *	'o' sequence:8                        struct usage_outbox_row
@@ -19,7 +19,13 @@
  *	'm'                                   struct usage_meta
  *
  * The block of (tenant, hash) is the first key >= it: the key holds the
- * block's upper bound, and a tenant's last block has ~0.
+ * block's upper bound, and a tenant's last block has ~0.  A tenant's blocks have
+ * all hashes between them, without a gap; or it has no block.
+ *
+ * LMDB's pages have no checksums.  So every value has a check of its own, of key,
+ * value and store (usage_seal.c), and what is not there can be seen not to be: who
+ * reads a page that was overwritten gets ERR_CORRUPT, the writer before it counts on
+ * it.  usage_scrub reads what nobody asks for.
  *
  * Sole writer: the partition's worker.  The result of a batch does not depend
  * on where batches are cut: within a stream, records count in offset order.
@@ -36,7 +42,7 @@
 #include "shm/store.h"
 #include "shm/window.h"
 
-#define USAGE_FORMAT		   3
+#define USAGE_FORMAT		   4
 #define USAGE_BLOCK_SLOTS	   84
 #define USAGE_POLICIES_MAX	   1024 /* per tenant, the default one included; more fall into it */
 #define USAGE_NAME_SIZE		   256
@@ -53,11 +59,13 @@ struct usage_entry {
 	uint32_t last_seen_s;	       /* Unix seconds */
 	uint32_t last_produced_s;      /* when the topic last got a record of it; 0 = never */
 	uint64_t unsent_bytes;	       /* admitted here, not yet produced */
-	uint16_t policy;	       /* of the latest record */
-	uint16_t flags;		       /* ENTRY_* */
+	uint16_t policy : 10;	       /* of the latest record */
+	uint16_t flags : 6;	       /* ENTRY_* */
+	uint16_t check;		       /* usage_seal.c; 0 in what readers are given */
 	uint32_t bucket[RATE_MINUTES]; /* window_rate_add */
 };
 _Static_assert(sizeof(struct usage_entry) == 40, "file format");
+_Static_assert(USAGE_POLICIES_MAX <= 1 << 10, "file format");
 
 #define ENTRY_UNSENT 1 /* seen here since it was last produced; unsent_bytes may be 0 */
 
@@ -70,13 +78,14 @@ struct usage_outbox_row {
 _Static_assert(sizeof(struct usage_outbox_row) == 32, "file format");
 
 struct usage_block {
-	uint64_t lowest; /* hash[0] */
+	uint64_t from; /* it has all hashes from here to the bound in its key */
 	uint16_t n;
 	uint8_t version;
 	uint8_t reserved[5];
+	uint64_t check; /* of its bounds, n and the last hash (usage_seal.c) */
 	uint64_t hash[USAGE_BLOCK_SLOTS];
 	struct usage_entry entry[USAGE_BLOCK_SLOTS];
-	uint8_t tail[STORE_BLOCK_SIZE - 16 - USAGE_BLOCK_SLOTS * 48];
+	uint8_t tail[STORE_BLOCK_SIZE - 24 - USAGE_BLOCK_SLOTS * 48];
 };
 _Static_assert(sizeof(struct usage_block) == STORE_BLOCK_SIZE, "file format");
 
@@ -122,6 +131,9 @@ struct usage_meta {
 	uint64_t rates, rate_blocks; /* keys of UpdateRates, and their blocks */
 	uint32_t tenants;
 	uint32_t sources;
+	uint32_t policies; /* names of all tenants */
+	uint32_t reserved;
+	uint64_t stream_sum, rate_sum, row_sum; /* of the checks of all entries, of all rows */
 };
 
 /* --- writer: the worker ------------------------------------------------------------------- */
@@ -313,6 +325,19 @@ struct usage_unsent_cursor {
 int usage_unsent_list(struct usage *usage, struct usage_unsent_cursor *cursor,
 	struct usage_outgoing *rows, size_t cap);
 
+/*
+ * Reads the next `steps` values of the committed store and compares them with their checks
+ * and with what the writer knows; in a pass, all of them: then their sums, too.  0, or
+ * ERR_CORRUPT with one line in `why`; other errors: not now.
+ */
+int usage_scrub(struct usage *usage, uint64_t steps, char why[256]);
+
+/* How many steps a whole pass takes, about. */
+uint64_t usage_scrub_steps(const struct usage *usage);
+
+/* Passes that have been completed since the store was opened. */
+uint64_t usage_scrubbed(const struct usage *usage);
+
 void usage_check_readers(struct usage *usage);
 void usage_store_facts(struct usage *usage, struct store_facts *facts);
 
@@ -331,10 +356,12 @@ bool usage_next_tenant(struct store_txn *txn, uint32_t *tenant, char name[USAGE_
 
 /*
  * Rows of a tenant, in policy order: *policy is the last one seen, start with
- * -1.  `buf` has window_row_size(window) bytes; `row` is laid over it.
+ * -1.  `buf` has window_row_size(window) bytes; `row` is laid over it.  Who has
+ * reached the end says how many it has seen: ERR_CORRUPT when there should be others.
  */
 bool usage_next_row(struct store_txn *txn, uint32_t tenant, int *policy, uint32_t window, void *buf,
 	struct window_row *row);
+void usage_check_rows(struct store_txn *txn, uint32_t tenant, uint32_t seen);
 
 /* Name of a policy; "" for policy 0. */
 bool usage_policy_name(

@@ -27,9 +27,6 @@
 #include "shm/check.h"
 #include "shm/err.h"
 
-#define INLINE_MAX	1900 /* a value this long shares a page with its key and others */
-#define BLOCKS_PER_LEAF 30   /* at least; LMDB merges leaves that are less than a quarter full */
-
 struct apply {
 	struct usage *usage;
 	struct store_txn *txn;
@@ -39,7 +36,9 @@ struct apply {
 	uint32_t now_minute, now_s;
 	char kind;		    /* KEY_BLOCK or KEY_RATE */
 	uint64_t *streams, *blocks; /* in meta, of that kind */
+	uint64_t *sum;
 	uint32_t tenant;
+	uint64_t seed; /* of blocks of that kind and tenant */
 	/* The block in hand: the one that (tenant, hash) up to `upper` belongs to. */
 	bool have_block;
 	bool at_cursor; /* the cursor stands on it: may be written in place */
@@ -54,6 +53,7 @@ struct apply {
 void rows_free(struct rows *rows)
 {
 	free(rows->row);
+	free(rows->check);
 	free(rows->slab);
 	memset(rows, 0, sizeof(*rows));
 }
@@ -64,14 +64,16 @@ static void rows_grow(struct rows *rows, uint32_t window)
 	size_t cap = rows->cap ? 2 * rows->cap : 8;
 
 	for (size_t i = 0; i < rows->n; i++)
-		window_row_seal(&rows->row[i], rows->slab + i * rows->size);
+		window_row_seal(&rows->row[i], rows->slab + i * rows->stride);
 	rows->size = window_row_size(window);
-	rows->slab = reallocarray(rows->slab, cap, rows->size);
+	rows->stride = rows->size + SEAL_SIZE;
+	rows->slab = reallocarray(rows->slab, cap, rows->stride);
 	rows->row = reallocarray(rows->row, cap, sizeof(*rows->row));
-	must_get(rows->slab != NULL && rows->row != NULL);
+	rows->check = reallocarray(rows->check, cap, sizeof(*rows->check));
+	must_get(rows->slab != NULL && rows->row != NULL && rows->check != NULL);
 	rows->cap = cap;
 	for (size_t i = 0; i < rows->n; i++)
-		window_row_map(&rows->row[i], rows->slab + i * rows->size, window);
+		window_row_map(&rows->row[i], rows->slab + i * rows->stride, window);
 }
 
 static struct window_row *load_row(struct apply *ap, uint16_t policy)
@@ -83,14 +85,16 @@ static struct window_row *load_row(struct apply *ap, uint16_t policy)
 
 	if (rows->n == rows->cap)
 		rows_grow(rows, ap->window);
-	buf = rows->slab + rows->n * rows->size;
+	buf = rows->slab + rows->n * rows->stride;
+	rows->check[rows->n] = 0;
 	key_row(&key, ap->tenant, policy);
-	if (!store_get(ap->txn, key_bytes(&key), &value)) {
+	if (!seal_get(ap->txn, &key, &value)) {
 		memset(buf, 0, rows->size);
 	} else if (value.len == rows->size) {
 		memcpy(buf, value.data, rows->size);
+		rows->check[rows->n] = seal_of(value);
 	} else {
-		ap->txn->err = ERR_CORRUPT;
+		usage_corrupt(ap->txn);
 		memset(buf, 0, rows->size);
 	}
 	window_row_map(&rows->row[rows->n], buf, ap->window);
@@ -112,28 +116,38 @@ static void put_rows(struct apply *ap)
 {
 	struct rows *rows = &ap->usage->rows;
 	struct usage_key key;
+	uint64_t check;
+	int fresh = 0;
 
 	for (size_t i = 0; i < rows->n; i++) {
-		char *buf = rows->slab + i * rows->size;
+		char *buf = rows->slab + i * rows->stride;
 
 		window_row_seal(&rows->row[i], buf);
 		key_row(&key, ap->tenant, rows->policy[i]);
-		store_put(ap->txn, key_bytes(&key),
-			(struct store_bytes){.data = buf, .len = rows->size});
+		check = seal_put_in_place(ap->txn, &key, buf, rows->size);
+		scrub_change(&ap->usage->scrub, &ap->meta->row_sum, KEY_ROW, ap->tenant,
+			rows->policy[i], check - rows->check[i]);
+		fresh += rows->check[i] == 0;
 		rows->slot[rows->policy[i]] = 0;
 	}
 	rows->n = 0;
+	if (fresh)
+		tenant_add_rows(ap->txn, ap->tenant, fresh);
 }
 
 /* --- blocks ---------------------------------------------------------------------------------- */
 
-static void put_block(struct apply *ap, uint64_t upper, const struct usage_block *block)
+static void put_block(struct apply *ap, uint64_t upper, struct usage_block *block)
 {
 	struct usage_key key;
 
+	block_seal_head(block, ap->seed, upper);
 	key_block(&key, ap->kind, ap->tenant, upper);
 	store_put(ap->txn, key_bytes(&key),
 		(struct store_bytes){.data = block, .len = sizeof(*block)});
+	if (ap->fresh && ap->kind == KEY_BLOCK)
+		tenant_set_blocks(ap->txn, ap->tenant, true);
+	ap->fresh = false;
 }
 
 static void finish_block(struct apply *ap)
@@ -151,38 +165,48 @@ static void finish_block(struct apply *ap)
 		put_block(ap, ap->upper, &ap->block);
 		return;
 	}
+	block_seal_head(&ap->block, ap->seed, ap->upper);
 	key_block(&key, ap->kind, ap->tenant, ap->upper);
 	store_put_current(ap->txn, key_bytes(&key),
 		(struct store_bytes){.data = &ap->block, .len = sizeof(ap->block)});
 }
 
-static void take_block(struct apply *ap, uint64_t hash)
+/* The block of `hash` from the store; false: the tenant has none, or txn->err. */
+static bool load_block(struct apply *ap, uint64_t hash)
 {
 	const struct usage_block *block;
 	struct store_bytes key, value;
+	struct tenant_row row;
 	struct usage_key from;
 	uint32_t tenant;
-	uint64_t upper;
+	size_t len;
 
-	finish_block(ap);
 	key_block(&from, ap->kind, ap->tenant, hash);
-	ap->have_block = true;
-	ap->changed = ap->fresh = false;
-	if (store_seek(ap->txn, key_bytes(&from), &key, &value) &&
-		key_parse_block(key, ap->kind, &tenant, &upper) && tenant == ap->tenant) {
-		block = block_of(value);
-		if (block) {
-			ap->block = *block;
-			ap->upper = upper;
-			ap->at_cursor = true;
-			return;
-		}
-		ap->txn->err = ERR_CORRUPT;
+	if (!store_seek(ap->txn, key_bytes(&from), &key, &value) ||
+		!key_parse_block(key, ap->kind, &tenant, &ap->upper) || tenant != ap->tenant) {
+		if (ap->kind == KEY_BLOCK && tenant_get(ap->txn, ap->tenant, &row, &len) &&
+			row.has_blocks)
+			usage_corrupt(ap->txn);
+		return false;
 	}
+	block = block_of(value);
+	if (!block || block->from > hash || !block_head_ok(block, block->n, ap->seed, ap->upper))
+		return usage_corrupt(ap->txn);
+	ap->block = *block;
+	return true;
+}
+
+static void take_block(struct apply *ap, uint64_t hash)
+{
+	finish_block(ap);
+	ap->have_block = true;
+	ap->changed = false;
+	ap->at_cursor = load_block(ap, hash);
+	ap->fresh = !ap->at_cursor;
+	if (!ap->fresh)
+		return;
 	block_clear(&ap->block);
 	ap->upper = UINT64_MAX;
-	ap->at_cursor = false;
-	ap->fresh = true;
 	(*ap->blocks)++;
 }
 
@@ -200,30 +224,56 @@ static void split_block(struct apply *ap, uint64_t hash)
 	} else {
 		put_block(ap, middle, &ap->lower);
 	}
-	ap->at_cursor = ap->fresh = false;
+	ap->at_cursor = false;
 	(*ap->blocks)++;
 }
 
-/* NULL: there is none. */
-static struct usage_entry *find(struct apply *ap, uint64_t hash)
+/* NULL: there is none.  *sum: of its check. */
+static struct usage_entry *find(struct apply *ap, uint64_t hash, uint64_t *sum)
 {
 	unsigned i;
 
 	if (!ap->have_block || hash > ap->upper)
 		take_block(ap, hash);
 	i = block_search(&ap->block, ap->block.n, hash);
-	if (i == ap->block.n || ap->block.hash[i] != hash)
-		return NULL;
-	return &ap->block.entry[i];
+	/* Also the one that follows it: its check says that there is none before. */
+	if (i < ap->block.n && !block_entry_ok(&ap->block, i, ap->seed, sum))
+		usage_corrupt(ap->txn);
+	if (i < ap->block.n && ap->block.hash[i] == hash)
+		return &ap->block.entry[i];
+	*sum = 0;
+	return NULL;
 }
 
-/* After find has found none. */
+static void change_sum(struct apply *ap, unsigned i, uint64_t change)
+{
+	scrub_change(&ap->usage->scrub, ap->sum, ap->kind, ap->tenant, ap->block.hash[i], change);
+}
+
+/* It has changed: a check that is right, and the sum of all.  `sum` is what find gave. */
+static void seal_entry(struct apply *ap, const struct usage_entry *entry, uint64_t sum)
+{
+	unsigned i = (unsigned)(entry - ap->block.entry);
+
+	change_sum(ap, i, block_seal_entry(&ap->block, i, ap->seed) - sum);
+}
+
+/* After find has found none.  To be sealed. */
 static struct usage_entry *insert(struct apply *ap, uint64_t hash)
 {
+	struct usage_entry *entry;
+	uint64_t sum;
+	unsigned i;
+
 	if (ap->block.n == USAGE_BLOCK_SLOTS)
 		split_block(ap, hash);
 	(*ap->streams)++;
-	return block_insert(&ap->block, block_search(&ap->block, ap->block.n, hash), hash);
+	i = block_search(&ap->block, ap->block.n, hash);
+	sum = i < ap->block.n ? block_sum(&ap->block, i, ap->seed) : 0;
+	entry = block_insert(&ap->block, i, hash);
+	if (i + 1 < ap->block.n) /* follows another one now */
+		seal_entry(ap, entry + 1, sum);
+	return entry;
 }
 
 /* --- one stream ------------------------------------------------------------------------------ */
@@ -354,19 +404,17 @@ static void produce(struct apply *ap, struct group *g, uint64_t hash)
 /* All items of one stream.  Returns how many. */
 static size_t apply_group(struct apply *ap, const struct item *items, size_t n)
 {
-	struct group g = {.entry = find(ap, items[0].hash)};
+	struct group g = {0};
+	uint64_t sum;
 	size_t i;
 
+	g.entry = find(ap, items[0].hash, &sum);
 	if (g.entry) {
 		g.was_there = true;
 		g.was_active = is_active(ap, g.entry);
 		g.was_unsent = g.entry->flags & ENTRY_UNSENT;
 		g.old_minute = window_minute_of_s(g.entry->last_seen_s);
 		g.old_policy = g.entry->policy;
-		if (g.old_policy >= USAGE_POLICIES_MAX) {
-			ap->txn->err = ERR_CORRUPT;
-			return n;
-		}
 	}
 	for (i = 0; i < n && items[i].hash == items[0].hash && items[i].tenant == ap->tenant; i++)
 		apply_item(ap, &g, &items[i]);
@@ -375,6 +423,7 @@ static size_t apply_group(struct apply *ap, const struct item *items, size_t n)
 	move_in_rows(ap, &g);
 	if (g.entry->flags & ENTRY_UNSENT && ap->usage->produce.every_s)
 		produce(ap, &g, items[0].hash);
+	seal_entry(ap, g.entry, sum);
 	return i;
 }
 
@@ -382,7 +431,8 @@ static size_t apply_group(struct apply *ap, const struct item *items, size_t n)
 
 static size_t apply_rates(struct apply *ap, const struct item *items, size_t n)
 {
-	struct usage_entry *entry = find(ap, items[0].hash);
+	uint64_t sum;
+	struct usage_entry *entry = find(ap, items[0].hash, &sum);
 	size_t i;
 
 	if (!entry) {
@@ -401,6 +451,7 @@ static size_t apply_rates(struct apply *ap, const struct item *items, size_t n)
 		ap->usage->asked.result[items[j].ticket] =
 			(uint64_t)window_rate(entry->bucket, window_minute_of_s(entry->last_seen_s),
 				ap->now_ms, ap->usage->produce.rate_minutes);
+	seal_entry(ap, entry, sum);
 	ap->changed = true;
 	return i;
 }
@@ -414,7 +465,13 @@ static void start_kind(struct apply *ap, char kind)
 	ap->kind = kind;
 	ap->streams = rates ? &ap->meta->rates : &ap->meta->streams;
 	ap->blocks = rates ? &ap->meta->rate_blocks : &ap->meta->blocks;
-	ap->tenant = 0;
+	ap->sum = rates ? &ap->meta->rate_sum : &ap->meta->stream_sum;
+}
+
+static void start_tenant(struct apply *ap, uint32_t tenant)
+{
+	ap->tenant = tenant;
+	ap->seed = block_seed(seal_seed(ap->txn), ap->kind, tenant);
 }
 
 static void apply_kind(struct apply *ap, const struct batch *batch, char kind)
@@ -422,13 +479,14 @@ static void apply_kind(struct apply *ap, const struct batch *batch, char kind)
 	size_t i = 0;
 
 	start_kind(ap, kind);
+	start_tenant(ap, 0);
 	while (i < batch->n && !ap->txn->err) {
 		const struct item *item = &batch->items[i];
 
 		if (item->tenant != ap->tenant) {
 			finish_block(ap);
 			put_rows(ap);
-			ap->tenant = item->tenant;
+			start_tenant(ap, item->tenant);
 		}
 		i += kind == KEY_RATE ? apply_rates(ap, item, batch->n - i)
 				      : apply_group(ap, item, batch->n - i);
@@ -446,74 +504,4 @@ void apply_batch(struct usage *usage, struct store_txn *txn, struct usage_meta *
 	ap.now_s = meta->clock_ms > 0 ? (uint32_t)(meta->clock_ms / 1000) : 0;
 	apply_kind(&ap, &usage->batch, KEY_BLOCK);
 	apply_kind(&ap, &usage->rates, KEY_RATE);
-}
-
-/* --- space ----------------------------------------------------------------------------------- */
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-uint64_t row_run(const struct usage *usage)
-{
-	size_t size = window_row_size(usage->meta.identity.window_minutes);
-
-	return size <= STORE_BLOCK_SIZE ? 0 : size / STORE_BLOCK_SIZE + 1;
-}
-
-/* Single pages that putting a row can dirty. */
-static uint64_t row_pages(const struct usage *usage)
-{
-	size_t size = window_row_size(usage->meta.identity.window_minutes);
-
-	return size > INLINE_MAX && size <= STORE_BLOCK_SIZE ? 3 : 2;
-}
-
-/* `there` blocks with `entries` streams in all: so many of them can be full at most. */
-struct blocks_there {
-	uint64_t blocks, entries;
-};
-
-static void need_of(const struct usage *usage, const struct batch *batch, struct blocks_there there,
-	bool has_rows, struct store_need *need)
-{
-	uint64_t streams = 0, tenants = 0, rows = 0, tenant_rows = 0, blocks, leaves;
-
-	for (size_t i = 0; i < batch->n; i++) {
-		const struct item *item = &batch->items[i];
-
-		if (i == 0 || item->tenant != item[-1].tenant) {
-			tenants++;
-			streams++;
-			rows += tenant_rows;
-			tenant_rows = 0;
-		} else if (item->hash != item[-1].hash) {
-			streams++;
-		}
-		tenant_rows = min_u64(tenant_rows + 2, usage->names.policies[item->tenant]);
-	}
-	rows += tenant_rows;
-	/* Each block is a page; one new stream splits a full one.  Where it is listed is a leaf,
-	 * which may split. */
-	blocks = min_u64(streams, there.blocks + tenants) +
-		 min_u64(streams, there.entries / USAGE_BLOCK_SLOTS) +
-		 2 * (streams / (USAGE_BLOCK_SLOTS / 2)) + tenants;
-	leaves = min_u64(blocks, there.blocks / BLOCKS_PER_LEAF + tenants + 1) +
-		 blocks / BLOCKS_PER_LEAF;
-	need->pages += blocks + leaves;
-	if (!has_rows)
-		return;
-	need->pages += rows * row_pages(usage);
-	need->runs += rows * row_run(usage);
-}
-
-void apply_need(const struct usage *usage, struct store_need *need)
-{
-	const struct usage_meta *meta = &usage->meta;
-
-	need_of(usage, &usage->batch, (struct blocks_there){meta->blocks, meta->streams}, true,
-		need);
-	need_of(usage, &usage->rates, (struct blocks_there){meta->rate_blocks, meta->rates}, false,
-		need);
 }

@@ -132,12 +132,12 @@ void usage_quarantine(struct usage *usage, int64_t offset, struct store_bytes ra
 	must(offset >= 0);
 	batch->quarantined = array_grow(batch->quarantined, &batch->quarantined_cap,
 		batch->n_quarantined + 1, sizeof(*batch->quarantined));
-	batch->raw = array_grow(batch->raw, &batch->raw_cap, batch->raw_len + len + 1, 1);
+	batch->raw = array_grow(batch->raw, &batch->raw_cap, batch->raw_len + len + SEAL_SIZE, 1);
 	batch->quarantined[batch->n_quarantined++] =
 		(struct quarantined){.offset = offset, .at = batch->raw_len, .len = len};
 	if (len)
 		memcpy(batch->raw + batch->raw_len, raw.data, len);
-	batch->raw_len += len;
+	batch->raw_len += len + SEAL_SIZE;
 	usage_skip(usage, SKIP_QUARANTINED);
 }
 

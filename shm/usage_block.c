@@ -1,9 +1,9 @@
 /*
  * usage_block.c - keys, and the search in a block.
  *
- *	key 'b' tenant upper      lower bound of a block is the key before it
+ *	key 'b' tenant upper      from is one above the key before it, or 0
  *	         |
- *	hash[0] < hash[1] < ... < hash[n-1] <= upper
+ *	from <= hash[0] < hash[1] < ... < hash[n-1] <= upper
  *	entry[0]  entry[1]        entry[n-1]
  *
  * Readers call this on a map that another process writes, so nothing here
@@ -197,7 +197,6 @@ struct usage_entry *block_insert(struct usage_block *block, unsigned at, uint64_
 	block->hash[at] = hash;
 	memset(&block->entry[at], 0, sizeof(block->entry[at]));
 	block->n++;
-	block->lowest = block->hash[0];
 	return &block->entry[at];
 }
 
@@ -214,15 +213,16 @@ static void block_wipe_behind(struct usage_block *block)
 
 	memset(&block->hash[n], 0, left * sizeof(block->hash[0]));
 	memset(&block->entry[n], 0, left * sizeof(block->entry[0]));
-	block->lowest = n ? block->hash[0] : 0;
 }
 
 void block_split(struct usage_block *block, unsigned k, struct usage_block *lower)
 {
 	unsigned stay = block->n - k;
 
-	must(k <= block->n);
+	must(k > 0 && k <= block->n);
 	block_clear(lower);
+	lower->from = block->from;
+	block->from = block->hash[k - 1] + 1;
 	memcpy(lower->hash, block->hash, k * sizeof(block->hash[0]));
 	memcpy(lower->entry, block->entry, k * sizeof(block->entry[0]));
 	lower->n = (uint16_t)k;
@@ -243,5 +243,6 @@ void block_merge(struct usage_block *block, const struct usage_block *lower)
 	memcpy(block->hash, lower->hash, k * sizeof(block->hash[0]));
 	memcpy(block->entry, lower->entry, k * sizeof(block->entry[0]));
 	block->n = (uint16_t)(block->n + k);
+	block->from = lower->from;
 	block_wipe_behind(block);
 }

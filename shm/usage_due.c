@@ -66,19 +66,24 @@ void due_free(struct due *due)
 
 /* --- from the store -------------------------------------------------------------------------- */
 
-static void load_block(struct usage *usage, uint32_t tenant, const struct usage_block *block)
+static bool load_block(
+	struct usage *usage, uint64_t seed, uint32_t tenant, const struct usage_block *block)
 {
 	unsigned n = block_count(block);
+	uint64_t sum;
 
 	for (unsigned i = 0; i < n; i++) {
 		const struct usage_entry *entry = &block->entry[i];
 
+		if (!block_entry_ok(block, i, seed, &sum))
+			return false;
 		if (entry->flags & ENTRY_UNSENT)
 			add(&usage->due,
 				&(struct due_stream){.hash = block->hash[i],
 					.tenant = tenant,
 					.at_s = entry->last_produced_s + usage->produce.every_s});
 	}
+	return true;
 }
 
 static void load(struct usage *usage)
@@ -100,9 +105,11 @@ static void load(struct usage *usage)
 	for (more = store_seek(&txn, key_bytes(&from), &key, &value);
 		more && key_parse_block(key, KEY_BLOCK, &tenant, &upper);
 		more = store_next(&txn, &key, &value)) {
+		uint64_t seed = block_seed(seal_seed(&txn), KEY_BLOCK, tenant);
+
 		block = block_of(value);
-		if (block)
-			load_block(usage, tenant, block);
+		if (!block || !load_block(usage, seed, tenant, block))
+			usage_corrupt(&txn);
 	}
 	usage->due.loaded = !txn.err; /* else they are read again when they are next needed */
 	store_abort(&txn);

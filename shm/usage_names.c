@@ -163,20 +163,137 @@ static bool text_fits(struct store_bytes text)
 	return text.len > 0 && text.len <= USAGE_NAME_SIZE;
 }
 
+uint64_t name_mark(const void *name, size_t len)
+{
+	uint64_t mark = XXH3_64bits(name, len);
+
+	return mark ? mark : 1;
+}
+
+void key_name(struct usage_key *key, const void *name, size_t len)
+{
+	key_prefix(key, KEY_TENANT);
+	key_add_text(key, name, len);
+}
+
+bool name_before(struct store_txn *txn, const struct usage_key *key, struct usage_key *before,
+	struct name_row *row)
+{
+	struct store_bytes found, value;
+
+	if (!store_before(txn, key_bytes(key), &found, &value) ||
+		*(const char *)found.data != KEY_TENANT || found.len > sizeof(before->bytes) ||
+		!seal_open(txn, found, &value) || value.len != sizeof(*row))
+		return usage_corrupt(txn);
+	memcpy(row, value.data, sizeof(*row));
+	memcpy(before->bytes, found.data, found.len);
+	before->len = found.len;
+	return true;
+}
+
+void names_create(struct store_txn *txn)
+{
+	struct name_row row = {.id = UINT32_MAX};
+	struct usage_key key;
+
+	key_name(&key, "", 0);
+	seal_put(txn, &key, &row, sizeof(row));
+}
+
+static void put_name(struct store_txn *txn, uint32_t id, const char *text, size_t len)
+{
+	struct name_row row = {.id = id}, previous;
+	struct usage_key key, before;
+
+	key_name(&key, text, len);
+	if (!name_before(txn, &key, &before, &previous))
+		return;
+	row.next = previous.next;
+	previous.next = name_mark(text, len);
+	seal_put(txn, &before, &previous, sizeof(previous));
+	seal_put(txn, &key, &row, sizeof(row));
+}
+
+/* --- what a tenant has ----------------------------------------------------------------------- */
+
+static void key_tenant(struct usage_key *key, uint32_t tenant)
+{
+	key_prefix(key, KEY_TENANT_NAME);
+	key_add_u32(key, tenant);
+}
+
+bool tenant_open(struct store_txn *txn, struct store_bytes key, struct store_bytes value,
+	struct tenant_row *row, size_t *len)
+{
+	size_t head = offsetof(struct tenant_row, name);
+
+	if (!seal_open(txn, key, &value) || value.len <= head || value.len > sizeof(*row))
+		return usage_corrupt(txn);
+	memcpy(row, value.data, value.len);
+	*len = value.len - head;
+	return true;
+}
+
+bool tenant_get(struct store_txn *txn, uint32_t tenant, struct tenant_row *row, size_t *len)
+{
+	struct store_bytes value;
+	struct usage_key key;
+
+	key_tenant(&key, tenant);
+	return store_get(txn, key_bytes(&key), &value)
+		       ? tenant_open(txn, key_bytes(&key), value, row, len)
+		       : usage_corrupt(txn);
+}
+
+static void tenant_put(
+	struct store_txn *txn, uint32_t tenant, const struct tenant_row *row, size_t len)
+{
+	struct usage_key key;
+
+	key_tenant(&key, tenant);
+	seal_put(txn, &key, row, offsetof(struct tenant_row, name) + len);
+}
+
+void tenant_add_rows(struct store_txn *txn, uint32_t tenant, int rows)
+{
+	struct tenant_row row;
+	size_t len;
+
+	if (!tenant_get(txn, tenant, &row, &len))
+		return;
+	row.rows = (uint16_t)(row.rows + rows);
+	tenant_put(txn, tenant, &row, len);
+}
+
+void tenant_set_blocks(struct store_txn *txn, uint32_t tenant, bool has_blocks)
+{
+	struct tenant_row row;
+	size_t len;
+
+	if (!tenant_get(txn, tenant, &row, &len))
+		return;
+	row.has_blocks = has_blocks;
+	tenant_put(txn, tenant, &row, len);
+}
+
+/* --- all of them ----------------------------------------------------------------------------- */
+
 /* Ids are dense and come in key order. */
 static int load_tenants(struct names *names, struct store_txn *txn)
 {
 	struct store_bytes key, value;
+	struct tenant_row row;
 	struct usage_key from;
 	uint32_t tenant;
+	size_t len;
 	bool more;
 
 	key_prefix(&from, KEY_TENANT_NAME);
 	for (more = store_seek(txn, key_bytes(&from), &key, &value);
 		more && key_parse_tenant(key, &tenant); more = store_next(txn, &key, &value)) {
-		if (tenant != names->tenants || !text_fits(value))
+		if (tenant != names->tenants || !tenant_open(txn, key, value, &row, &len))
 			return ERR_CORRUPT;
-		append_tenant(names, value.data, value.len);
+		append_tenant(names, row.name, len);
 	}
 	return txn->err;
 }
@@ -194,7 +311,8 @@ static int load_policies(struct names *names, struct store_txn *txn)
 		more && key_parse_policy(key, &tenant, &policy);
 		more = store_next(txn, &key, &value)) {
 		if (tenant >= names->tenants || policy != names->policies[tenant] ||
-			policy >= USAGE_POLICIES_MAX || !text_fits(value))
+			policy >= USAGE_POLICIES_MAX || !seal_open(txn, key, &value) ||
+			!text_fits(value))
 			return ERR_CORRUPT;
 		names->policies[tenant]++;
 		names_append(names, tenant + 1, policy, value.data, value.len);
@@ -230,27 +348,39 @@ size_t names_pending(const struct names *names)
 	return names->n - names->n_committed;
 }
 
+uint32_t names_policies(const struct names *names)
+{
+	return (uint32_t)names->n - names->tenants;
+}
+
+bool name_is_linked(struct store_txn *txn, const void *name, size_t len)
+{
+	struct usage_key key, before;
+	struct name_row row;
+
+	key_name(&key, name, len);
+	return name_before(txn, &key, &before, &row) &&
+	       (row.next == name_mark(name, len) || usage_corrupt(txn));
+}
+
 void names_write(const struct names *names, struct store_txn *txn)
 {
 	for (size_t i = names->n_committed; i < names->n; i++) {
 		const struct name *name = &names->names[i];
-		struct store_bytes text = {.data = names->texts + name->text, .len = name->len};
+		const char *text = names->texts + name->text;
+		struct tenant_row row = {0};
 		struct usage_key key;
 
 		if (name->scope != 0) {
 			key_prefix(&key, KEY_POLICY);
 			key_add_u32(&key, name->scope - 1);
 			key_add_u16(&key, (uint16_t)name->id);
-			store_put(txn, key_bytes(&key), text);
+			seal_put(txn, &key, text, name->len);
 			continue;
 		}
-		key_prefix(&key, KEY_TENANT_NAME);
-		key_add_u32(&key, name->id);
-		store_put(txn, key_bytes(&key), text);
-		key_prefix(&key, KEY_TENANT);
-		key_add_text(&key, text.data, text.len);
-		store_put(txn, key_bytes(&key),
-			(struct store_bytes){.data = &name->id, .len = sizeof(name->id)});
+		memcpy(row.name, text, name->len);
+		tenant_put(txn, name->id, &row, name->len);
+		put_name(txn, name->id, text, name->len);
 	}
 }
 

@@ -29,7 +29,7 @@ void outbox_put(struct store_txn *txn, struct usage_meta *meta, const struct usa
 	struct usage_key key;
 
 	row_key(&key, ++meta->sequence);
-	store_put(txn, key_bytes(&key), (struct store_bytes){.data = row, .len = sizeof(*row)});
+	seal_put(txn, &key, row, sizeof(*row));
 	meta->outbox++;
 }
 
@@ -52,15 +52,19 @@ void outbox_clear(const struct batch *batch, struct store_txn *txn, struct usage
 	}
 }
 
-/* Rows are the last ones of the sequence: they go from below, without holes. */
+uint64_t outbox_first(const struct usage_meta *meta)
+{
+	return meta->sequence > meta->outbox ? meta->sequence - meta->outbox + 1 : 1;
+}
+
 static uint64_t rows_to_clear(const struct usage *usage)
 {
 	const struct usage_meta *meta = &usage->meta;
-	uint64_t below = meta->sequence > meta->outbox ? meta->sequence - meta->outbox : 0;
+	uint64_t first = outbox_first(meta);
 	uint64_t to =
 		usage->batch.cleared_to < meta->sequence ? usage->batch.cleared_to : meta->sequence;
 
-	return to > below ? to - below : 0;
+	return to >= first ? to - first + 1 : 0;
 }
 
 uint64_t outbox_pages(const struct usage *usage)
@@ -99,12 +103,14 @@ static bool fill_names(
 	return true;
 }
 
-static bool fill_row(const struct usage *usage, uint64_t sequence, struct store_bytes value,
-	struct usage_outgoing *out)
+static bool fill_row(const struct usage *usage, struct store_txn *txn, struct store_bytes key,
+	struct store_bytes value, struct usage_outgoing *out)
 {
 	struct usage_outbox_row row;
+	uint64_t sequence;
 
-	if (value.len != sizeof(row))
+	if (!key_parse_u64(key, KEY_OUTBOX, &sequence) || !seal_open(txn, key, &value) ||
+		value.len != sizeof(row))
 		return false;
 	memcpy(&row, value.data, sizeof(row));
 	*out = (struct usage_outgoing){
@@ -117,7 +123,7 @@ int usage_outbox_list(struct usage *usage, uint64_t after, struct usage_outgoing
 	struct store_bytes key, value;
 	struct store_txn txn;
 	struct usage_key from;
-	uint64_t sequence;
+	uint64_t sequence, expected = outbox_first(&usage->meta);
 	size_t n = 0;
 	bool more;
 	int err;
@@ -126,16 +132,20 @@ int usage_outbox_list(struct usage *usage, uint64_t after, struct usage_outgoing
 	if (usage->meta.outbox == 0 || after >= usage->meta.sequence)
 		return 0;
 	store_begin_read(&txn, usage->store);
-	row_key(&from, after + 1);
+	if (expected <= after)
+		expected = after + 1;
+	row_key(&from, expected);
 	for (more = store_seek(&txn, key_bytes(&from), &key, &value);
 		more && n < cap && key_parse_u64(key, KEY_OUTBOX, &sequence);
 		more = store_next(&txn, &key, &value)) {
-		if (!fill_row(usage, sequence, value, &rows[n])) {
-			txn.err = ERR_CORRUPT;
+		if (sequence != expected++ || !fill_row(usage, &txn, key, value, &rows[n])) {
+			usage_corrupt(&txn);
 			break;
 		}
 		n++;
 	}
+	if (n < cap && expected != usage->meta.sequence + 1)
+		usage_corrupt(&txn);
 	err = txn.err;
 	store_abort(&txn);
 	return err ? err : (int)n;

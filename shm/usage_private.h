@@ -7,10 +7,13 @@
  *	usage_sources.c highest sequence per foreign store
  *	usage_ask.c     what is to be judged: tickets and budgets
  *	usage_apply.c   the sorted batch into blocks and rows
+ *	usage_need.c    what that can need of the file system
  *	usage_due.c     which streams have to be produced when
  *	usage_outbox.c  rows for Kafka
  *	usage_sweep.c   expired streams out of blocks
  *	usage_block.c   keys, and the search in a block
+ *	usage_seal.c    checks of values (usage_seal.h)
+ *	usage_scrub.c   what nobody asks for, compared with its checks
  *	usage_read.c    readers
  *	usage_verify.c  a whole store against itself
  *
@@ -21,6 +24,7 @@
 #define TALLY_SHM_USAGE_PRIVATE_H
 
 #include "shm/usage.h"
+#include "shm/usage_seal.h"
 
 struct usage;
 
@@ -37,7 +41,7 @@ struct usage;
 #define KEY_META	'm'
 #define KEY_RATE	'r'
 
-#define BLOCK_VERSION 1
+#define BLOCK_VERSION 2
 
 struct usage_key {
 	uint8_t bytes[1 + USAGE_NAME_SIZE];
@@ -75,7 +79,7 @@ unsigned block_search(const struct usage_block *block, unsigned n, uint64_t hash
 /* Opens a gap at `at` and puts a zeroed entry there; there must be room. */
 struct usage_entry *block_insert(struct usage_block *block, unsigned at, uint64_t hash);
 
-/* Moves the first `k` streams to `lower` (emptied first). */
+/* Moves the first `k` streams (at least one) to `lower` (emptied first), up to the k-th's hash. */
 void block_split(struct usage_block *block, unsigned k, struct usage_block *lower);
 
 /* Puts all of `lower` before those of `block`; there must be room. */
@@ -116,11 +120,48 @@ uint32_t names_tenant(struct names *names, const char *text, size_t len);
 uint16_t names_policy(
 	struct names *names, uint32_t tenant, const char *text, size_t len, bool *overflow);
 
+/* In the store: what a tenant has there, so that what has vanished can be missed. */
+struct tenant_row {
+	uint16_t rows;
+	uint8_t has_blocks; /* of streams: they have all hashes between them.  0: there is none */
+	uint8_t reserved;
+	char name[USAGE_NAME_SIZE];
+};
+
+/* In the store, by name; by the empty name, which nobody has, what the first one follows. */
+struct name_row {
+	uint32_t id;
+	uint32_t reserved;
+	uint64_t next; /* name_mark of the one that follows in the order of names; 0: none */
+};
+
+/* Never 0. */
+uint64_t name_mark(const void *name, size_t len);
+
+/* Of an id that was given out: it has one, else ERR_CORRUPT.  *len: of the name. */
+bool tenant_get(struct store_txn *txn, uint32_t tenant, struct tenant_row *row, size_t *len);
+bool tenant_open(struct store_txn *txn, struct store_bytes key, struct store_bytes value,
+	struct tenant_row *row, size_t *len); /* what was found */
+void tenant_add_rows(struct store_txn *txn, uint32_t tenant, int rows);
+void tenant_set_blocks(struct store_txn *txn, uint32_t tenant, bool has_blocks);
+
+/* The name before `key`, in the order of keys, and its row: there is always one. */
+bool name_before(struct store_txn *txn, const struct usage_key *key, struct usage_key *before,
+	struct name_row *row);
+void key_name(struct usage_key *key, const void *name, size_t len);
+
+/* That one says that this one follows. */
+bool name_is_linked(struct store_txn *txn, const void *name, size_t len);
+
+/* Of a new store. */
+void names_create(struct store_txn *txn);
+
 /* NULL: that id was never given out. */
 const struct name *names_by_id(const struct names *names, uint32_t scope, uint32_t id);
 
 void names_write(const struct names *names, struct store_txn *txn);
 size_t names_pending(const struct names *names);
+uint32_t names_policies(const struct names *names); /* of all tenants */
 void names_commit(struct names *names);
 void names_reset(struct names *names);
 
@@ -155,6 +196,7 @@ struct sources {
 	uint64_t seed;
 };
 
+void source_key(struct usage_key *key, const struct source *source);
 int sources_load(struct sources *sources, struct store_txn *txn);
 void sources_free(struct sources *sources);
 
@@ -227,8 +269,9 @@ struct rows {
 	uint16_t slot[USAGE_POLICIES_MAX];   /* index + 1 into the others */
 	uint16_t policy[USAGE_POLICIES_MAX]; /* in the order they were loaded */
 	struct window_row *row;
-	char *slab; /* rows as in the store */
-	size_t n, cap, size;
+	uint64_t *check; /* as they were loaded; 0: not in the store yet */
+	char *slab;	 /* rows as in the store, with room for their checks */
+	size_t n, cap, size, stride;
 };
 
 /* --- usage_ask.c ----------------------------------------------------------------------------- */
@@ -278,8 +321,48 @@ void due_free(struct due *due);
 /* --- usage_outbox.c -------------------------------------------------------------------------- */
 
 void outbox_put(struct store_txn *txn, struct usage_meta *meta, const struct usage_outbox_row *row);
+
+/* Rows are the last ones of the sequence: they go from below, without holes. */
+uint64_t outbox_first(const struct usage_meta *meta);
+
 void outbox_clear(const struct batch *batch, struct store_txn *txn, struct usage_meta *meta);
 uint64_t outbox_pages(const struct usage *usage); /* that putting and clearing can dirty */
+
+/* --- usage_scrub.c --------------------------------------------------------------------------- */
+
+enum scrub_stage {
+	SCRUB_BLOCKS,
+	SCRUB_RATES,
+	SCRUB_ROWS,
+	SCRUB_NAMES,
+	SCRUB_SOURCES,
+	SCRUB_OUTBOX,
+	SCRUB_STAGES
+};
+
+struct scrub {
+	enum scrub_stage stage;
+	char kind; /* of keys, in a stage that adds up; else 0 */
+	/* Everything of this stage that is below has been looked at ... */
+	uint32_t tenant;
+	uint64_t at;	 /* hash, policy, index, sequence */
+	uint64_t sum;	 /* ... and has these checks, as of the last commit */
+	uint64_t change; /* by the commit under way */
+	uint64_t passes;
+};
+
+/* A check goes, another comes, at a hash or policy: meta's sum changes, and ours if it is below. */
+static inline void scrub_change(struct scrub *scrub, uint64_t *meta_sum, char kind, uint32_t tenant,
+	uint64_t at, uint64_t change)
+{
+	*meta_sum += change;
+	if (scrub->kind == kind &&
+		(tenant < scrub->tenant || (tenant == scrub->tenant && at < scrub->at)))
+		scrub->change += change;
+}
+
+void scrub_begin(struct scrub *scrub);	/* a transaction */
+void scrub_commit(struct scrub *scrub); /* it has succeeded */
 
 /* --- usage_sweep.c, and all of it ------------------------------------------------------------ */
 
@@ -308,12 +391,13 @@ struct usage {
 	struct sources sources;
 	struct rows rows;
 	struct sweep sweep;
+	struct scrub scrub;
 };
 
 /* Applies the sorted batch, and the sorted rates; the counters of *meta follow. */
 void apply_batch(struct usage *usage, struct store_txn *txn, struct usage_meta *meta);
 
-/* Adds what the sorted batch can need. */
+/* usage_need.c: adds what the sorted batch can need. */
 void apply_need(const struct usage *usage, struct store_need *need);
 
 /* Neighbouring pages that a row takes; 0 when it takes none, or a single one. */
@@ -328,7 +412,7 @@ void rows_free(struct rows *rows);
  * streams are left alone.
  */
 unsigned sweep_slice(struct store_txn *txn, unsigned steps, uint32_t now_minute,
-	const struct batch *batch, struct usage_meta *meta, struct sweep *at);
+	const struct batch *batch, struct usage_meta *meta, struct sweep *at, struct scrub *scrub);
 
 /* What so many steps can need. */
 struct store_need sweep_need(const struct usage *usage, unsigned steps);

@@ -1,9 +1,14 @@
 /*
  * usage_read.c - readers: one short transaction, everything copied out.
  *
- * A value that has not the shape it must have sets the transaction's error to
- * ERR_CORRUPT and reads as absent; no length, count or id from the store is used
- * before it was checked.
+ * A value whose check is not right, or that has not the shape it must have, sets the
+ * transaction's error to ERR_CORRUPT and reads as absent; no length, count or id from
+ * the store is used before it was checked.  What is said to be absent is:
+ *
+ *	stream	the one that follows says so, or the block's head, or the tenant has no block
+ *	name	the name before it names another one as the next
+ *	row	their tenant has as many as were seen
+ *	tenant	ids are dense, up to meta's number
  *
  * Runs in: readers, and the worker when it opens its store.  Blocks in: nowhere.
  */
@@ -12,13 +17,6 @@
 #include <string.h>
 
 #include "shm/err.h"
-
-static bool corrupt(struct store_txn *txn)
-{
-	if (!txn->err)
-		txn->err = ERR_CORRUPT;
-	return false;
-}
 
 int usage_read_meta(struct store_txn *txn, struct usage_meta *meta)
 {
@@ -34,9 +32,10 @@ int usage_read_meta(struct store_txn *txn, struct usage_meta *meta)
 	memcpy(&format, value.data, sizeof(format));
 	if (format != USAGE_FORMAT)
 		return ERR_FORMAT;
-	if (value.len != sizeof(*meta))
+	if (!seal_open(txn, key_bytes(&key), &value) || value.len != sizeof(*meta))
 		return ERR_CORRUPT;
 	memcpy(meta, value.data, sizeof(*meta));
+	seal_set_seed(txn, meta);
 	if (meta->identity.partitions == 0 || meta->identity.window_minutes == 0 ||
 		meta->identity.window_minutes > WINDOW_MINUTES_MAX ||
 		meta->identity.cluster[sizeof(meta->identity.cluster) - 1] != '\0' ||
@@ -47,31 +46,50 @@ int usage_read_meta(struct store_txn *txn, struct usage_meta *meta)
 
 /* --- names ----------------------------------------------------------------------------------- */
 
+static bool name_is_absent(struct store_txn *txn, const struct usage_key *key)
+{
+	struct store_bytes found, value;
+	struct usage_key before;
+	struct name_row row;
+	uint64_t next = 0;
+
+	if (!name_before(txn, key, &before, &row))
+		return false;
+	if (store_seek(txn, key_bytes(key), &found, &value) &&
+		*(const char *)found.data == KEY_TENANT)
+		next = name_mark((const char *)found.data + 1, found.len - 1);
+	return row.next == next || usage_corrupt(txn);
+}
+
 bool usage_find_tenant(struct store_txn *txn, const char *name, size_t len, uint32_t *tenant)
 {
 	struct store_bytes value;
 	struct usage_key key;
+	struct name_row row;
 
 	if (len == 0 || len > USAGE_NAME_SIZE)
 		return false;
-	key_prefix(&key, KEY_TENANT);
-	key_add_text(&key, name, len);
-	if (!store_get(txn, key_bytes(&key), &value))
+	key_name(&key, name, len);
+	if (!store_get(txn, key_bytes(&key), &value)) {
+		if (!txn->err)
+			(void)name_is_absent(txn, &key);
 		return false;
-	if (value.len != sizeof(*tenant))
-		return corrupt(txn);
-	memcpy(tenant, value.data, sizeof(*tenant));
+	}
+	if (!seal_open(txn, key_bytes(&key), &value) || value.len != sizeof(row))
+		return usage_corrupt(txn);
+	memcpy(&row, value.data, sizeof(row));
+	*tenant = row.id;
 	return true;
 }
 
-static bool copy_name(
-	struct store_txn *txn, struct store_bytes value, char name[USAGE_NAME_SIZE + 1])
+/* `tenant` would be the next one, but is not there: then meta says that there are no more. */
+static bool all_tenants(struct store_txn *txn, uint32_t tenant)
 {
-	if (value.len == 0 || value.len > USAGE_NAME_SIZE)
-		return corrupt(txn);
-	memcpy(name, value.data, value.len);
-	name[value.len] = '\0';
-	return true;
+	struct usage_meta meta;
+
+	if (txn->err)
+		return false;
+	return (usage_read_meta(txn, &meta) == 0 && meta.tenants == tenant) || usage_corrupt(txn);
 }
 
 bool usage_next_tenant(struct store_txn *txn, uint32_t *tenant, char name[USAGE_NAME_SIZE + 1])
@@ -79,15 +97,22 @@ bool usage_next_tenant(struct store_txn *txn, uint32_t *tenant, char name[USAGE_
 	struct store_bytes key, value;
 	struct usage_key from;
 	uint32_t next = *tenant + 1, id;
+	struct tenant_row row;
+	size_t len;
 
 	key_prefix(&from, KEY_TENANT_NAME);
 	key_add_u32(&from, next);
-	if (!store_seek(txn, key_bytes(&from), &key, &value) || !key_parse_tenant(key, &id))
+	if (!store_seek(txn, key_bytes(&from), &key, &value) || !key_parse_tenant(key, &id)) {
+		(void)all_tenants(txn, next);
 		return false;
-	if (id == UINT32_MAX) /* never given out; would start anew */
-		return corrupt(txn);
+	}
+	/* The highest one is never given out; it would start anew. */
+	if (id != next || id == UINT32_MAX || !tenant_open(txn, key, value, &row, &len))
+		return usage_corrupt(txn);
 	*tenant = id;
-	return copy_name(txn, value, name);
+	memcpy(name, row.name, len);
+	name[len] = '\0';
+	return true;
 }
 
 bool usage_policy_name(
@@ -104,7 +129,13 @@ bool usage_policy_name(
 	key_prefix(&key, KEY_POLICY);
 	key_add_u32(&key, tenant);
 	key_add_u16(&key, (uint16_t)policy);
-	return store_get(txn, key_bytes(&key), &value) && copy_name(txn, value, name);
+	if (!seal_get(txn, &key, &value))
+		return false;
+	if (value.len == 0 || value.len > USAGE_NAME_SIZE)
+		return usage_corrupt(txn);
+	memcpy(name, value.data, value.len);
+	name[value.len] = '\0';
+	return true;
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */
@@ -123,70 +154,100 @@ bool usage_next_row(struct store_txn *txn, uint32_t tenant, int *policy, uint32_
 	if (!store_seek(txn, key_bytes(&from), &key, &value) ||
 		!key_parse_row(key, &found_tenant, &found_policy) || found_tenant != tenant)
 		return false;
-	if (found_policy >= USAGE_POLICIES_MAX || value.len != window_row_size(window))
-		return corrupt(txn);
+	if (found_policy >= USAGE_POLICIES_MAX || !seal_open(txn, key, &value) ||
+		value.len != window_row_size(window))
+		return usage_corrupt(txn);
 	memcpy(buf, value.data, value.len);
 	window_row_map(row, buf, window);
 	*policy = found_policy;
 	return true;
 }
 
+void usage_check_rows(struct store_txn *txn, uint32_t tenant, uint32_t seen)
+{
+	struct tenant_row row;
+	size_t len;
+
+	if (!txn->err && tenant_get(txn, tenant, &row, &len) && row.rows != seen)
+		usage_corrupt(txn);
+}
+
 /* --- streams --------------------------------------------------------------------------------- */
 
-/* The block that (tenant, hash) belongs to, with its upper bound; NULL: there is none. */
-static const struct usage_block *seek_block(
-	struct store_txn *txn, uint32_t tenant, uint64_t hash, uint64_t *upper)
-{
+struct found_block {
 	const struct usage_block *block;
+	uint64_t upper, seed;
+	unsigned n;
+};
+
+/* The block that (tenant, hash) belongs to; false: the tenant has none. */
+static bool seek_block(
+	struct store_txn *txn, uint32_t tenant, uint64_t hash, struct found_block *found)
+{
 	struct store_bytes key, value;
+	struct tenant_row row;
 	struct usage_key from;
 	uint32_t found_tenant;
+	size_t len;
 
 	key_block(&from, KEY_BLOCK, tenant, hash);
 	if (!store_seek(txn, key_bytes(&from), &key, &value) ||
-		!key_parse_block(key, KEY_BLOCK, &found_tenant, upper) || found_tenant != tenant)
-		return NULL;
-	block = block_of(value);
-	if (!block)
-		corrupt(txn);
-	return block;
+		!key_parse_block(key, KEY_BLOCK, &found_tenant, &found->upper) ||
+		found_tenant != tenant) {
+		if (!txn->err && tenant_get(txn, tenant, &row, &len) && row.has_blocks)
+			usage_corrupt(txn);
+		return false;
+	}
+	found->block = block_of(value);
+	if (!found->block || found->block->from > hash)
+		return usage_corrupt(txn);
+	found->n = block_count(found->block);
+	found->seed = block_seed(seal_seed(txn), KEY_BLOCK, tenant);
+	return !txn->err;
+}
+
+/* One of the n. */
+static bool copy_stream(const struct found_block *in, unsigned i, struct usage_stream *stream)
+{
+	uint64_t sum;
+
+	stream->hash = in->block->hash[i];
+	stream->entry = in->block->entry[i];
+	stream->entry.check = 0;
+	return block_entry_ok(in->block, i, in->seed, &sum);
 }
 
 bool usage_find_stream(
 	struct store_txn *txn, uint32_t tenant, uint64_t hash, struct usage_stream *stream)
 {
-	uint64_t upper;
-	const struct usage_block *block = seek_block(txn, tenant, hash, &upper);
-	unsigned n, i;
+	struct found_block in;
+	unsigned i;
 
-	if (!block)
+	if (!seek_block(txn, tenant, hash, &in))
 		return false;
-	n = block_count(block);
-	i = block_search(block, n, hash);
-	if (i == n || block->hash[i] != hash)
-		return false;
-	stream->hash = hash;
-	stream->entry = block->entry[i];
-	return true;
+	i = block_search(in.block, in.n, hash);
+	/* The one that follows, when it is not there. */
+	if (i < in.n ? !copy_stream(&in, i, stream)
+		     : !block_head_ok(in.block, in.n, in.seed, in.upper))
+		return usage_corrupt(txn);
+	return i < in.n && stream->hash == hash;
 }
 
 size_t usage_list_streams(struct store_txn *txn, uint32_t tenant, uint64_t from,
 	struct usage_stream *streams, size_t cap)
 {
-	const struct usage_block *block;
-	uint64_t upper;
+	struct found_block in;
 	size_t found = 0;
 
-	while (found < cap && (block = seek_block(txn, tenant, from, &upper))) {
-		unsigned n = block_count(block);
-
-		for (unsigned i = block_search(block, n, from); i < n && found < cap; i++) {
-			streams[found].hash = block->hash[i];
-			streams[found++].entry = block->entry[i];
-		}
-		if (upper == UINT64_MAX)
+	while (found < cap && seek_block(txn, tenant, from, &in)) {
+		if (!block_head_ok(in.block, in.n, in.seed, in.upper))
+			usage_corrupt(txn);
+		for (unsigned i = block_search(in.block, in.n, from); i < in.n && found < cap; i++)
+			if (!copy_stream(&in, i, &streams[found++]))
+				usage_corrupt(txn);
+		if (in.upper == UINT64_MAX || txn->err)
 			break;
-		from = upper + 1;
+		from = in.upper + 1;
 	}
 	return found;
 }

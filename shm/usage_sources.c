@@ -118,7 +118,7 @@ bool sources_pass(struct sources *sources, const uint8_t incarnation[INCARNATION
 
 /* --- the store ------------------------------------------------------------------------------- */
 
-static void source_key(struct usage_key *key, const struct source *source)
+void source_key(struct usage_key *key, const struct source *source)
 {
 	key_prefix(key, KEY_SOURCE);
 	key_add_text(key, source->incarnation, INCARNATION_SIZE);
@@ -137,7 +137,8 @@ int sources_load(struct sources *sources, struct store_txn *txn)
 		more = store_next(txn, &key, &value)) {
 		struct source *source;
 
-		if (key.len != 1 + INCARNATION_SIZE || value.len != sizeof(source->now))
+		if (!seal_open(txn, key, &value) || key.len != 1 + INCARNATION_SIZE ||
+			value.len != sizeof(source->now))
 			return ERR_CORRUPT;
 		source = sources_append(sources, (const uint8_t *)key.data + 1);
 		memcpy(&source->now, value.data, sizeof(source->now));
@@ -233,9 +234,7 @@ uint32_t sources_write(const struct sources *sources, struct store_txn *txn)
 
 		source_key(&key, source);
 		if (!source->is_spent)
-			store_put(txn, key_bytes(&key),
-				(struct store_bytes){
-					.data = &source->now, .len = sizeof(source->now)});
+			seal_put(txn, &key, &source->now, sizeof(source->now));
 	}
 	for (size_t i = 0; i < sources->n && sources->n_spent; i++) {
 		const struct source *source = &sources->sources[i];

@@ -2,10 +2,10 @@
  * usage_verify.c - a whole store against itself.
  *
  *	names      'T' id -> name -> 't' -> the same id, as many as meta says
- *	blocks     in order, each within its bounds, sorted; hashes of this partition
+ *	blocks     in order, without a gap, sorted; hashes of this partition; checks
  *	rows       count[m] == entries of that policy last seen in minute m, for the window
  *	           that ends at the store's clock (older slots are nobody's)
- *	meta       streams, blocks, tenants, sources, outbox
+ *	meta       streams, blocks, tenants, sources, outbox, the sums of checks
  *
  * Bytes have no second copy to be compared with; the tests' oracle does that.
  *
@@ -27,6 +27,9 @@ struct verify {
 	uint32_t first_minute; /* of the window at the store's clock */
 	uint32_t tenant;       /* in hand */
 	uint64_t streams, blocks, unsent;
+	uint64_t stream_sum, rate_sum, row_sum;
+	char kind; /* of the blocks in hand */
+	uint64_t seed, *sum;
 	/* Entries by [policy][minute - first_minute], the tenant's; arrays when needed. */
 	uint32_t *counts[USAGE_POLICIES_MAX];
 	char *row_buf;
@@ -56,11 +59,9 @@ static int verify_entry(struct verify *v, uint64_t hash, const struct usage_entr
 
 	if (hash % v->meta.identity.partitions != v->meta.identity.partition)
 		return wrong(v, "stream %016" PRIx64 " is of another partition", hash);
-	if (entry->policy >= USAGE_POLICIES_MAX)
-		return wrong(v, "stream %016" PRIx64 ": policy %u", hash, entry->policy);
 	if (minute > window_minute_of_ms(v->meta.clock_ms))
 		return wrong(v, "stream %016" PRIx64 " was seen after the store's clock", hash);
-	v->unsent += entry->flags & ENTRY_UNSENT;
+	v->unsent += (entry->flags & ENTRY_UNSENT) != 0;
 	if (minute < v->first_minute)
 		return 0;
 	counts = &v->counts[entry->policy];
@@ -70,55 +71,77 @@ static int verify_entry(struct verify *v, uint64_t hash, const struct usage_entr
 	return 0;
 }
 
-/* `lower`: the bound of the block before, not in this one; NULL: there is none before. */
+/* `from`: where it has to begin. */
 static int verify_block(
-	struct verify *v, const struct usage_block *block, const uint64_t *lower, uint64_t upper)
+	struct verify *v, const struct usage_block *block, uint64_t from, uint64_t upper)
 {
 	unsigned n = block_count(block);
+	uint64_t sum;
 	int err = 0;
 
 	if (n == 0)
 		return wrong(v, "tenant %u: empty block %016" PRIx64, v->tenant, upper);
-	if (block->lowest != block->hash[0])
-		return wrong(v, "tenant %u: block %016" PRIx64 ": lowest is not its first hash",
-			v->tenant, upper);
-	if ((lower && block->hash[0] <= *lower) || block->hash[n - 1] > upper)
+	if (block->from != from || !block_head_ok(block, n, v->seed, upper))
+		return wrong(v, "tenant %u: block %016" PRIx64 ": its head", v->tenant, upper);
+	if (block->hash[0] < from || block->hash[n - 1] > upper)
 		return wrong(v, "tenant %u: block %016" PRIx64 ": streams out of its bounds",
 			v->tenant, upper);
 	for (unsigned i = 0; i < n && !err; i++) {
 		if (i > 0 && block->hash[i] <= block->hash[i - 1])
 			return wrong(
 				v, "tenant %u: block %016" PRIx64 ": not sorted", v->tenant, upper);
-		err = verify_entry(v, block->hash[i], &block->entry[i]);
+		if (!block_entry_ok(block, i, v->seed, &sum))
+			return wrong(v, "stream %016" PRIx64 ": its check", block->hash[i]);
+		*v->sum += sum;
+		if (v->kind == KEY_BLOCK)
+			err = verify_entry(v, block->hash[i], &block->entry[i]);
 	}
-	v->streams += n;
-	v->blocks++;
+	if (v->kind == KEY_BLOCK) {
+		v->streams += n;
+		v->blocks++;
+	}
 	return err;
 }
 
-static int verify_blocks(struct verify *v)
+/* Whether it has some, and all hashes are between them. */
+static int verify_cover(struct verify *v, uint64_t next, bool any)
+{
+	struct tenant_row row;
+	size_t len;
+
+	if (any && next != 0)
+		return wrong(v, "tenant %u: no block has its last hashes", v->tenant);
+	if (v->kind == KEY_BLOCK && tenant_get(v->txn, v->tenant, &row, &len) &&
+		row.has_blocks != any)
+		return wrong(v, "tenant %u: has blocks, or has none", v->tenant);
+	return v->txn->err;
+}
+
+static int verify_blocks(struct verify *v, char kind)
 {
 	const struct usage_block *block;
 	struct store_bytes key, value;
 	struct usage_key from;
 	uint32_t tenant;
-	uint64_t upper, lower = 0;
-	bool more, first = true;
+	uint64_t upper, next = 0;
+	bool more, any = false;
 	int err = 0;
 
-	key_block(&from, KEY_BLOCK, v->tenant, 0);
+	v->kind = kind;
+	v->seed = block_seed(seal_seed(v->txn), kind, v->tenant);
+	v->sum = kind == KEY_BLOCK ? &v->stream_sum : &v->rate_sum;
+	key_block(&from, kind, v->tenant, 0);
 	for (more = store_seek(v->txn, key_bytes(&from), &key, &value);
-		!err && more && key_parse_block(key, KEY_BLOCK, &tenant, &upper) &&
-		tenant == v->tenant;
+		!err && more && key_parse_block(key, kind, &tenant, &upper) && tenant == v->tenant;
 		more = store_next(v->txn, &key, &value)) {
 		block = block_of(value);
 		if (!block)
 			return wrong(v, "tenant %u: block %016" PRIx64 " is none", tenant, upper);
-		err = verify_block(v, block, first ? NULL : &lower, upper);
-		lower = upper;
-		first = false;
+		err = verify_block(v, block, next, upper);
+		next = upper + 1;
+		any = true;
 	}
-	return err ? err : v->txn->err;
+	return err ? err : verify_cover(v, next, any);
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */
@@ -145,17 +168,24 @@ static int verify_row(struct verify *v, int policy, const struct window_row *row
 
 static int verify_rows(struct verify *v)
 {
+	char name[USAGE_NAME_SIZE + 1];
 	struct window_row row;
 	int policy = -1, err = 0;
+	uint32_t n = 0;
 
 	while (!err && usage_next_row(v->txn, v->tenant, &policy, slots(v) - 1, v->row_buf, &row)) {
+		n++;
 		err = verify_row(v, policy, &row);
+		if (!usage_policy_name(v->txn, v->tenant, (uint32_t)policy, name))
+			return wrong(v, "tenant %u: policy %d has no name", v->tenant, policy);
 		free(v->counts[policy]);
 		v->counts[policy] = NULL;
 	}
 	for (int p = 0; p < USAGE_POLICIES_MAX && !err; p++)
 		if (v->counts[p])
 			err = wrong(v, "tenant %u: streams of policy %d, but no row", v->tenant, p);
+	if (!err)
+		usage_check_rows(v->txn, v->tenant, n);
 	return err ? err : v->txn->err;
 }
 
@@ -172,8 +202,12 @@ static int verify_tenants(struct verify *v)
 			return wrong(v, "tenant ids have a gap before %u", tenant);
 		if (!usage_find_tenant(v->txn, name, strlen(name), &id) || id != tenant)
 			return wrong(v, "tenant %u is not found by its name", tenant);
+		if (!name_is_linked(v->txn, name, strlen(name)))
+			return wrong(v, "tenant %u does not follow the name before it", tenant);
 		v->tenant = tenant;
-		err = verify_blocks(v);
+		err = verify_blocks(v, KEY_BLOCK);
+		if (!err)
+			err = verify_blocks(v, KEY_RATE);
 		if (!err)
 			err = verify_rows(v);
 	}
@@ -182,8 +216,10 @@ static int verify_tenants(struct verify *v)
 	return err ? err : v->txn->err;
 }
 
+/* Of blocks the keys alone; the checks of others, too. */
 static uint64_t count_keys(struct verify *v, char kind)
 {
+	bool blocks = kind == KEY_BLOCK || kind == KEY_RATE;
 	struct store_bytes key, value;
 	struct usage_key from;
 	uint64_t n = 0;
@@ -191,9 +227,24 @@ static uint64_t count_keys(struct verify *v, char kind)
 
 	key_prefix(&from, kind);
 	for (more = store_seek(v->txn, key_bytes(&from), &key, &value);
-		more && *(const char *)key.data == kind; more = store_next(v->txn, &key, &value))
+		more && *(const char *)key.data == kind; more = store_next(v->txn, &key, &value)) {
 		n++;
+		if (!blocks && seal_open(v->txn, key, &value) && kind == KEY_ROW)
+			v->row_sum += seal_of(value);
+	}
 	return n;
+}
+
+static int verify_sums(struct verify *v)
+{
+	const struct usage_meta *meta = &v->meta;
+
+	count_keys(v, KEY_ROW);
+	count_keys(v, KEY_QUARANTINE);
+	if (v->stream_sum == meta->stream_sum && v->rate_sum == meta->rate_sum &&
+		v->row_sum == meta->row_sum)
+		return 0;
+	return wrong(v, "checks do not add up to meta's");
 }
 
 static int verify_count(struct verify *v, const char *what, uint64_t n, uint64_t meta)
@@ -225,6 +276,10 @@ static int verify_all(struct verify *v)
 	if (!err)
 		err = verify_count(
 			v, "blocks of rates", count_keys(v, KEY_RATE), v->meta.rate_blocks);
+	if (!err)
+		err = verify_count(v, "policies", count_keys(v, KEY_POLICY), v->meta.policies);
+	if (!err)
+		err = verify_sums(v);
 	return err ? err : v->txn->err;
 }
 

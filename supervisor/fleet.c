@@ -42,7 +42,9 @@ void part_event(struct part *part, enum life_event event)
 	if (step.next != part->life && step.next != LIFE_RENEWING)
 		ev_timer_stop(part->fleet->opt.loop, &part->timer);
 	part->life = step.next;
+	part->event = event;
 	part_apply(part, step.action);
+	part->died = false;
 	fleet_changed(part->fleet);
 }
 
@@ -292,6 +294,16 @@ void fleet_contact(struct fleet *fleet, uint64_t boot_ns)
 
 /* ------------------------------------------------------------------------ once a second */
 
+static void keep_progress(struct part *part, const struct stats_copy *stats)
+{
+	uint64_t from = stats->start_offset, to = stats->target_offset;
+	uint64_t next = stats->next_offset ? stats->next_offset - 1 : 0;
+	bool replays = stats->phase == PHASE_REPLAYING && (int64_t)from >= 0 && to > from;
+	part->to_read = replays ? to - from : 0;
+	part->left_to_read = !replays ? 0 : next <= from ? to - from : next < to ? to - next : 0;
+	part->read_per_sec = stats->records_per_sec;
+}
+
 static void look_at(struct part *part, uint64_t now)
 {
 	char name[TABLE_DIR_NAME_SIZE];
@@ -301,6 +313,7 @@ static void look_at(struct part *part, uint64_t now)
 	if (!stats_pread(rundir_fd(part->fleet->opt.rundir), name, &stats) &&
 		stats.generation == part->generation && stats.pid == (uint64_t)part->child.pid) {
 		crash_progress(&part->crash, stats.next_offset);
+		keep_progress(part, &stats);
 		part->waits =
 			stats.flags & (FLAG_DEGRADED | FLAG_STORE_FULL | FLAG_STALLED |
 					      FLAG_LEASE_OVER | FLAG_BAD_BATCH | FLAG_UNWRITTEN);
@@ -328,6 +341,16 @@ void fleet_tick(struct fleet *fleet)
 	atomic_store(&table_head_mut(fleet->opt.table)->heartbeat, now);
 }
 
+static void add_progress(const struct part *part, struct fleet_status *status)
+{
+	status->to_read += part->to_read;
+	status->left_to_read += part->left_to_read;
+	if (part->read_per_sec && part->left_to_read < UINT64_MAX / 1000) {
+		uint64_t ms = part->left_to_read * 1000 / part->read_per_sec;
+		status->left_ms = ms > status->left_ms ? ms : status->left_ms;
+	}
+}
+
 void fleet_status(const struct fleet *fleet, struct fleet_status *status)
 {
 	memset(status, 0, sizeof *status);
@@ -341,6 +364,8 @@ void fleet_status(const struct fleet *fleet, struct fleet_status *status)
 		status->pending += state == PART_PENDING;
 		status->failed += state == PART_FAILED;
 		status->parked += state == PART_PARKED;
+		if (state == PART_REPLAYING)
+			add_progress(&fleet->parts[p], status);
 	}
 }
 

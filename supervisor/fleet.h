@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "shm/config.h"
+#include "shm/history.h"
 #include "shm/table.h"
 #include "supervisor/group.h"
 #include "supervisor/rundir.h"
@@ -27,6 +28,7 @@ struct fleet_options {
 	struct ev_loop *loop;
 	struct rundir *rundir;
 	struct table *table;
+	struct history *history; /* or NULL */
 	const char *worker_program;
 	void *arg;
 	void (*released)(void *arg);  /* what was revoked is gone: acknowledge one revocation */
@@ -68,6 +70,9 @@ void fleet_kill(struct fleet *fleet);
 
 struct fleet_status {
 	unsigned owned, ready, replaying, pending, failed, parked;
+	/* Records of all replays together, and how long the longest will take. */
+	uint64_t to_read, left_to_read;
+	uint64_t left_ms; /* 0: not known */
 };
 void fleet_status(const struct fleet *fleet, struct fleet_status *status);
 

@@ -462,8 +462,13 @@ static int open_member(struct group *group, rd_kafka_conf_t *conf, char why[512]
 		return ERR_INVALID;
 	}
 	/* Tokens are renewed in a thread of librdkafka's: our queue carries events, not callbacks. */
-	rd_kafka_error_destroy(rd_kafka_sasl_background_callbacks_enable(group->rk));
-	rd_kafka_resp_err_t err = rd_kafka_poll_set_consumer(group->rk);
+	rd_kafka_error_t *error = rd_kafka_sasl_background_callbacks_enable(group->rk);
+	rd_kafka_resp_err_t err = rd_kafka_error_code(error);
+	rd_kafka_error_destroy(error);
+	if (err == RD_KAFKA_RESP_ERR__NOT_CONFIGURED) /* no tokens */
+		err = 0;
+	if (!err)
+		err = rd_kafka_poll_set_consumer(group->rk);
 	group->queue = rd_kafka_queue_get_consumer(group->rk);
 	if (!err)
 		err = rd_kafka_set_log_queue(group->rk, group->queue);

@@ -543,14 +543,7 @@ static int read_document(struct builder *b)
 				"below it, indented");
 		err = read_fields(b, top_fields, 1);
 	}
-	if (!err)
-		err = config_yaml_next(r); /* end of document */
-	if (!err)
-		err = config_yaml_next(r);
-	if (!err && r->event.type != YAML_STREAM_END_EVENT)
-		err = config_fail(&r->source, config_yaml_line(r), NULL,
-			"a second YAML document (---) begins here; there must be only one");
-	return err;
+	return err ? err : config_yaml_end(r);
 }
 
 struct limits_defaults limits_defaults_of(const struct config *config)

@@ -32,6 +32,7 @@
 #include "supervisor/fleet.h"
 #include "supervisor/fleet_blame.h"
 #include "supervisor/group.h"
+#include "supervisor/inherit.h"
 #include "supervisor/kafka_version.h"
 #include "supervisor/limits_load.h"
 #include "supervisor/notify.h"
@@ -39,6 +40,7 @@
 #include "supervisor/query.h"
 #include "supervisor/reload.h"
 #include "supervisor/rundir.h"
+#include "supervisor/settings.h"
 #include "supervisor/setup.h"
 
 #define EXIT_FENCED 3 /* another member has our group.instance.id: do not restart at once */
@@ -49,6 +51,8 @@ struct daemon {
 	struct ev_loop *loop;
 	struct rundir *rundir;
 	struct table table;
+	struct history history;
+	struct inherit sockets;
 	struct fleet *fleet;
 	struct group *group;
 	struct query *query;
@@ -224,6 +228,7 @@ static void on_reload(struct ev_loop *loop, ev_signal *w, int revents)
 	struct daemon *d = w->data;
 	struct reload what = {
 		.config_path = d->config_path,
+		.dirfd = rundir_fd(d->rundir),
 		.setup = &d->setup,
 		.table = &d->table,
 		.group = d->group,
@@ -316,6 +321,7 @@ static void start_fleet(struct daemon *d)
 		.loop = d->loop,
 		.rundir = d->rundir,
 		.table = &d->table,
+		.history = &d->history,
 		.worker_program = d->setup.worker_program,
 		.arg = d,
 		.released = on_released,
@@ -351,6 +357,7 @@ static void start_query(struct daemon *d)
 		.loop = d->loop,
 		.table = &d->table,
 		.dirfd = rundir_fd(d->rundir),
+		.sockets = d->sockets,
 		.arg = d,
 		.stopped = on_query_stopped,
 		.blamed = on_blamed,
@@ -370,7 +377,10 @@ static int start(struct daemon *d)
 {
 	struct config_error error;
 	char why[512];
-	int err = limits_load_new(&d->setup.config, &d->limits, &error);
+	int err = inherit_sockets(&d->sockets, why);
+	if (err)
+		return setup_fail("LISTEN_FDS", why);
+	err = limits_load_new(&d->setup.config, &d->limits, &error);
 	if (err)
 		return setup_fail_err(err, "", error.line);
 	err = rundir_open(d->setup.config.run_dir, d->setup.config.reader_group, &d->rundir, why);
@@ -379,6 +389,10 @@ static int start(struct daemon *d)
 	int failed = publish(&d->setup.config, rundir_fd(d->rundir), d->limits, &d->table);
 	if (failed)
 		return failed;
+	err = history_open(rundir_fd(d->rundir), &d->history);
+	if (err)
+		log_warn("history.none", "error=\"%s\" action=\"going on without\"", err_text(err));
+	settings_publish(rundir_fd(d->rundir), d->config_path, &d->setup.config, NULL);
 	/* Not the default loop: that one reaps every child behind our pidfds. */
 	d->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV);
 	must_get(d->loop);

@@ -4,6 +4,7 @@
  * Runs in: supervisor.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <systemd/sd-daemon.h>
 #include <time.h>
 
@@ -27,10 +28,28 @@ void notify_stopping(void)
 	sd_notify(0, "STOPPING=1");
 }
 
+/* " (43 %, 12 s left)" */
+static void describe_progress(const struct fleet_status *s, char *to, size_t size)
+{
+	*to = 0;
+	if (!s->to_read)
+		return;
+	double done = 1 - (double)s->left_to_read / (double)s->to_read;
+	int len = snprintf(to, size, " (%d %%", (int)(done * 100));
+	if (s->left_ms)
+		len += snprintf(to + len, size - (size_t)len, ", %" PRIu64 " s left",
+			(s->left_ms + 999) / 1000);
+	snprintf(to + len, size - (size_t)len, ")");
+}
+
 void notify_status(const struct fleet_status *s, enum group_state group, int limits_refused)
 {
-	sd_notifyf(0, "STATUS=%s: %u of %u partitions ready, %u replaying, %u pending, %u failed%s",
-		group_state_word(group), s->ready, s->owned, s->replaying, s->pending, s->failed,
+	char progress[64];
+	describe_progress(s, progress, sizeof progress);
+	sd_notifyf(0,
+		"STATUS=%s: %u of %u partitions ready, %u replaying%s, %u pending, %u failed%s",
+		group_state_word(group), s->ready, s->owned, s->replaying, progress, s->pending,
+		s->failed,
 		limits_refused ? "; LIMITS REFUSED, the old ones hold: see tallyctl status" : "");
 }
 

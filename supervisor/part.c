@@ -12,6 +12,7 @@
  * Runs in: supervisor.  Blocks in: posix_spawn.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "shm/check.h"
@@ -23,14 +24,33 @@
 #define ABORT_TO_KILL_S	    5.0
 #define DEATHS_UNTIL_FAILED 5
 
+/* For people: what changed, and why. */
+static void remember(struct part *part, enum part_state from, enum part_state to)
+{
+	const struct table_slot *slot = part_slot(part);
+	struct history_change change = {.at_ms = (uint64_t)host_wall_ms(),
+		.generation = part->generation,
+		.from = from,
+		.to = to};
+	snprintf(change.why, sizeof change.why, "%s", life_event_word(part->event));
+	if (part->died) {
+		change.death = (enum part_death)atomic_load(&slot->death);
+		change.death_code = atomic_load(&slot->death_code);
+	}
+	history_add(part->fleet->opt.history, part->number, &change);
+}
+
 /* The one place where a partition's published state changes. */
 void part_show(struct part *part, enum part_state state)
 {
 	uint64_t generation = state == PART_FREE ? 0 : part->generation;
-	if (atomic_load(&part_slot(part)->word) == table_word(state, generation))
+	uint64_t before = atomic_load(&part_slot(part)->word);
+	if (before == table_word(state, generation))
 		return;
 	table_publish(part->fleet->opt.table, part->number, state, generation);
 	FAULT("show.published");
+	if (part->fleet->opt.history)
+		remember(part, table_word_state(before), state);
 	log_info("partition.state", "partition=%u state=%s generation=%" PRIu64, part->number,
 		part_state_word(state), generation);
 }

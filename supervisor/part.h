@@ -21,14 +21,17 @@ struct part {
 	struct fleet *fleet;
 	uint32_t number;
 	enum life life;
-	uint64_t generation;  /* 0 = its directory is still to be made */
-	bool adopt;	      /* the directory holds a store that may be resumed */
-	bool ready;	      /* its worker said so */
-	bool hung;	      /* SIGABRT sent */
-	bool waits;	      /* its stats say that it cannot go on: it needs no start token */
-	uint64_t not_before;  /* CLOCK_BOOTTIME ns: back-off */
-	uint64_t spawned_at;  /* the same clock */
-	uint64_t assigned_at; /* Unix ns, strictly growing */
+	enum life_event event; /* the last one: why what is published changes */
+	uint64_t generation;   /* 0 = its directory is still to be made */
+	bool adopt;	       /* the directory holds a store that may be resumed */
+	bool ready;	       /* its worker said so */
+	bool hung;	       /* SIGABRT sent */
+	bool died;	       /* so the last event came about; told with it, then false again */
+	bool waits;	       /* its stats say that it cannot go on: it needs no start token */
+	uint64_t to_read, left_to_read, read_per_sec; /* of its replay, as its stats say */
+	uint64_t not_before;			      /* CLOCK_BOOTTIME ns: back-off */
+	uint64_t spawned_at;			      /* the same clock */
+	uint64_t assigned_at;			      /* Unix ns, strictly growing */
 	uint32_t restarts;
 	struct child child;
 	int control; /* -1 = none */

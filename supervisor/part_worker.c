@@ -124,6 +124,7 @@ void part_detach(struct part *part)
 static void note_death(struct part *part, enum part_death death, int code)
 {
 	struct table_slot *slot = part_slot(part);
+	part->died = true;
 	atomic_store(&slot->death_code, code);
 	atomic_store(&slot->death, death);
 	atomic_store(&slot->death_at, (uint64_t)host_wall_ms() * 1000000);
@@ -319,6 +320,7 @@ static void fill_handoff(const struct part *part, struct handoff *h, char client
 		.adopt = part->adopt,
 		.batch_max = part->crash.one_by_one ? 1 : 0,
 		.log_level = (enum log_level)c->log_level,
+		.log_format = (enum log_format)c->log_format,
 		.window_minutes = c->active_window_ms / 60000,
 		.replay_margin_s = c->replay_margin_ms / 1000,
 		.offsets_timeout_ms = c->offsets_timeout_ms,

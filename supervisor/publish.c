@@ -32,6 +32,7 @@ static void fill(struct table_head *facts, const struct config *config)
 	facts->window_minutes = config->active_window_ms / 60000;
 	facts->rate_minutes = config->rate_window_ms / 60000;
 	facts->lost_timeout_ms = HEARTBEAT_LOST_MS;
+	atomic_store(&facts->log_level, config->log_level);
 	atomic_store(&facts->clock_offset_ms, config->clock_offset_ms);
 	atomic_store(&facts->heartbeat, host_boot_ns());
 	copy_text(facts->topic, sizeof facts->topic, config->topic);

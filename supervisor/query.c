@@ -168,19 +168,45 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 		start(p);
 }
 
+/* Its arguments, and the descriptors that they name. */
+struct arguments {
+	char *argv[16];
+	int fds[3];
+	unsigned n, n_fds;
+	char numbers[4][16];
+	unsigned n_numbers;
+};
+
+static void add_number(struct arguments *to, const char *option, int number)
+{
+	char *text = to->numbers[to->n_numbers++];
+	snprintf(text, sizeof to->numbers[0], "%d", number);
+	to->argv[to->n++] = (char *)option;
+	to->argv[to->n++] = text;
+}
+
+static void add_fd(struct arguments *to, const char *option, int fd)
+{
+	if (fd < 0)
+		return;
+	add_number(to, option, SPAWN_FIRST_FD + (int)to->n_fds);
+	to->fds[to->n_fds++] = fd;
+}
+
 /* Without a pipe it has to do without last words. */
 static int spawn_process(struct process *p)
 {
 	const struct query_options *opt = &p->query->opt;
-	char parent[16], words[16];
+	struct arguments args = {
+		.argv = {(char *)"tally-queryd", (char *)"-c", (char *)opt->config_path}, .n = 3};
 	int ends[2];
 	bool heard = !pipe2(ends, O_CLOEXEC | O_NONBLOCK);
-	snprintf(parent, sizeof parent, "%d", getpid());
-	snprintf(words, sizeof words, "%d", SPAWN_FIRST_FD);
-	char *argv[] = {(char *)"tally-queryd", (char *)"-c", (char *)opt->config_path,
-		(char *)"--parent", parent, heard ? (char *)"--last-words" : NULL, words, NULL};
+	add_number(&args, "--parent", getpid());
+	add_fd(&args, "--last-words", heard ? ends[1] : -1);
+	add_fd(&args, "--http-socket", opt->sockets.http);
+	add_fd(&args, "--grpc-socket", opt->sockets.grpc);
 	errno = 0;
-	int err = spawn_child(opt->program, argv, &ends[1], heard, &p->child);
+	int err = spawn_child(opt->program, args.argv, args.fds, args.n_fds, &p->child);
 	int code = errno;
 	if (heard)
 		close(ends[1]);

@@ -10,6 +10,7 @@
 
 #include "shm/config.h"
 #include "shm/table.h"
+#include "supervisor/inherit.h"
 
 struct query;
 
@@ -20,6 +21,7 @@ struct query_options {
 	struct ev_loop *loop;
 	struct table *table;
 	int dirfd; /* the run directory */
+	struct inherit sockets;
 	void *arg;
 	void (*stopped)(void *arg); /* after query_stop: all are gone */
 	/* One cannot read this store, or has died of it, as it says itself; or NULL. */

@@ -17,11 +17,14 @@
 #include "shm/config.h"
 #include "shm/log.h"
 #include "supervisor/fleet_retry.h"
+#include "supervisor/settings.h"
 
 /* What limits_load and workers that start later go by. */
 static void take(struct config *config, const struct config *fresh)
 {
 	config->log_level = fresh->log_level;
+	config->clock_offset_ms = fresh->clock_offset_ms;
+	memcpy(config->lines, fresh->lines, sizeof config->lines);
 	memcpy(config->limits_file, fresh->limits_file, sizeof config->limits_file);
 	config->default_streams = fresh->default_streams;
 	config->limit_scope = fresh->limit_scope;
@@ -33,7 +36,6 @@ static void take(struct config *config, const struct config *fresh)
 static void warn_needs_restart(const struct config *config, struct config *fresh)
 {
 	char names[400];
-	fresh->clock_offset_ms = config->clock_offset_ms; /* in the table's head by now */
 	if (!fresh->instance[0]) /* that is the host's name, since the start */
 		memcpy(fresh->instance, config->instance, sizeof fresh->instance);
 	if (config_differences(config, fresh, names, sizeof names))
@@ -51,7 +53,8 @@ static void renew_secrets(const struct reload *what)
 
 bool reload(const struct reload *what)
 {
-	static struct config fresh; /* large */
+	static struct config fresh, before; /* large */
+	struct config *config = &what->setup->config;
 	struct config_error error;
 	if (config_load(what->config_path, &fresh, &error)) {
 		char text[600];
@@ -59,11 +62,15 @@ bool reload(const struct reload *what)
 		return false;
 	}
 	log_set_level((enum log_level)fresh.log_level);
-	take(&what->setup->config, &fresh);
+	before = *config; /* what it points to is not touched by take */
+	take(config, &fresh);
+	atomic_store(&table_head_mut(what->table)->log_level, fresh.log_level);
 	atomic_store(&table_head_mut(what->table)->clock_offset_ms, fresh.clock_offset_ms);
 	log_info("reload.done", "log_level=%u clock_offset_ms=%" PRId64, fresh.log_level,
 		fresh.clock_offset_ms);
-	warn_needs_restart(&what->setup->config, &fresh);
+	settings_log_changes(&before, config);
+	warn_needs_restart(config, &fresh);
+	settings_publish(what->dirfd, what->config_path, config, &fresh);
 	config_free(&fresh);
 	renew_secrets(what);
 	limits_load_now(what->limits);

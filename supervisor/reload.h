@@ -16,6 +16,7 @@
 /* All borrowed. */
 struct reload {
 	const char *config_path;
+	int dirfd; /* the run directory */
 	struct setup *setup;
 	struct table *table;
 	struct group *group;

@@ -27,6 +27,7 @@
 #include "shm/fault.h"
 #include "shm/host.h"
 #include "shm/log.h"
+#include "shm/segment.h"
 #include "shm/table.h"
 #include "supervisor/rundir.h"
 
@@ -73,12 +74,12 @@ static bool is_trash(const char *name)
 static void remove_trash(int dirfd, const char *name)
 {
 	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return;
-	empty_directory(fd);
-	FAULT("trash.emptied");
-	close(fd);
-	if (unlinkat(dirfd, name, AT_REMOVEDIR))
+	if (fd >= 0) {
+		empty_directory(fd);
+		FAULT("trash.emptied");
+		close(fd);
+	}
+	if (fd < 0 || unlinkat(dirfd, name, AT_REMOVEDIR)) /* tried again with the next */
 		log_warn("trash.kept", "name=%s error=\"%s\"", name, strerror(errno));
 }
 
@@ -94,11 +95,14 @@ static DIR *open_listing(int dirfd)
 
 static void sweep_trash(int dirfd)
 {
+	errno = 0;
 	DIR *dir = open_listing(dirfd);
 	struct dirent *d;
-	while (dir && (d = readdir(dir)))
+	while (dir && (errno = 0, d = readdir(dir)))
 		if (is_trash(d->d_name))
 			remove_trash(dirfd, d->d_name);
+	if (errno)
+		log_warn("trash.kept", "name=* error=\"%s\"", strerror(errno));
 	if (dir)
 		closedir(dir);
 }
@@ -138,8 +142,14 @@ static int open_directory(const char *path, char why[512])
 	if (fd < 0)
 		snprintf(why, 512, "%s: %s; run_dir must be a directory of this user, not a link",
 			path, strerror(errno));
-	else if (made) /* mkdir takes no setgid bit, and obeys the umask */
-		fchmod(fd, 02750);
+	else if (made && fchmod(fd, 02750)) { /* mkdir takes no setgid bit, and obeys the umask */
+		int errnum = errno;
+		snprintf(why, 512, "%s: cannot set its mode: %s; set it to 2750", path,
+			strerror(errnum));
+		close(fd);
+		errno = errnum;
+		fd = -1;
+	}
 	return fd;
 }
 
@@ -181,16 +191,20 @@ static int set_group(int fd, const char *path, const char *group, char why[512])
 }
 
 /* The lock file says "<pid> <last generation>": a clock set back must not make a number twice. */
-static void read_lock(int fd, char pid[16], uint64_t *generation)
+static bool read_lock(int fd, char pid[16], uint64_t *generation)
 {
 	char text[64];
-	ssize_t n = pread(fd, text, sizeof text - 1, 0);
+	ssize_t n;
+	do
+		n = pread(fd, text, sizeof text - 1, 0);
+	while (n < 0 && errno == EINTR);
 	text[n > 0 ? n : 0] = 0;
 	size_t len = strspn(text, "0123456789");
 	*generation = strtoull(text + len, NULL, 10);
 	if (*generation > TABLE_GENERATION_MAX) /* not a number of ours */
 		*generation = 0;
 	snprintf(pid, 16, "%.*s", (int)(len < 15 ? len : 15), text);
+	return n >= 0;
 }
 
 static int write_lock(const struct rundir *rd)
@@ -208,8 +222,9 @@ static bool is_foreign(int errnum)
 
 static int open_lock(struct rundir *rd, const char *path, char why[512])
 {
-	rd->lock_fd = openat(
-		rd->fd, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0640);
+	rd->lock_fd = openat(rd->fd, "lock", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0440);
+	if (rd->lock_fd < 0 && errno == EEXIST)
+		rd->lock_fd = segment_open_own(rd->fd, "lock");
 	struct stat st;
 	bool failed = rd->lock_fd < 0 || fstat(rd->lock_fd, &st);
 	if (failed && !is_foreign(errno)) {
@@ -234,13 +249,15 @@ static int take_lock(struct rundir *rd, const char *path, char why[512])
 	bool locked = !flock(rd->lock_fd, LOCK_EX | LOCK_NB);
 	if (!locked && errno != EWOULDBLOCK)
 		return refuse(why, ERR_IO, path, "cannot lock its lock file");
-	read_lock(rd->lock_fd, pid, &last);
+	bool known = read_lock(rd->lock_fd, pid, &last);
 	if (!locked) {
 		snprintf(why, 512,
 			"%s: another tallyd (pid %s) runs here; stop it or choose another run_dir",
 			path, pid[0] ? pid : "unknown");
 		return ERR_BUSY;
 	}
+	if (!known)
+		return refuse(why, ERR_IO, path, "cannot read its lock file");
 	FAULT("rundir.locked");
 	rd->last_generation = (uint64_t)host_wall_ms() * 1000;
 	if (last > rd->last_generation)
@@ -283,7 +300,8 @@ static void consider(struct rundir *rd, const char *name)
 static bool is_known(const char *name)
 {
 	static const char *const known[] = {
-		".", "..", "lock", "table", "table.new", "limits", "limits.new"};
+		".", "..", "lock", "table", "table.new", "limits", "limits.new",
+		"history", "history.new", "settings", "settings.new"};
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (!strcmp(name, known[i]))
 			return true;

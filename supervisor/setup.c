@@ -108,6 +108,7 @@ int setup_load(const char *path, struct setup *s)
 	if (!failed && s->config.query_enabled)
 		failed = check_program(s->query_program, "supervisor.query_program");
 	log_init("supervisor", -1, (enum log_level)s->config.log_level);
+	log_set_format((enum log_format)s->config.log_format);
 	if (!failed)
 		warn(path, &s->config);
 	return failed;

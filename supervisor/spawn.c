@@ -20,6 +20,7 @@
 #include "shm/check.h"
 #include "shm/err.h"
 #include "shm/fault.h"
+#include "shm/log.h"
 #include "supervisor/spawn.h"
 
 #define FIRST_FD	SPAWN_FIRST_FD
@@ -125,8 +126,9 @@ int spawn_child(const char *program, char *const argv[], const int *fds, unsigne
 
 void spawn_signal(const struct child *child, int sig)
 {
-	if (child->pid)
-		pidfd_send_signal(child->pidfd, sig, NULL, 0);
+	if (child->pid && pidfd_send_signal(child->pidfd, sig, NULL, 0) && errno != ESRCH)
+		log_warn("spawn.signal", "pid=%d signal=%d error=\"%s\"", (int)child->pid, sig,
+			strerror(errno));
 }
 
 bool spawn_reap(struct child *child, siginfo_t *status)

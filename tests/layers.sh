@@ -24,7 +24,7 @@ includes() { sources "$@" | xargs grep -Hn '^ *# *include'; }
 
 # A module may include those before it, never those after it.  Parts of a module (client_env.c)
 # stand where the module stands.
-ORDER='check fault err host log confine clock tokens config window segment record table stats limits handoff store usage admit tally client'
+ORDER='check fault err host log confine clock percent tokens config window segment record table history stats limits handoff store usage admit tally client'
 
 includes shm | grep '"' | grep -v '"shm/' | rule 'shm includes nothing but shm, by its path'
 

@@ -127,7 +127,7 @@ wait_for 10 address && wait_for 10 grpc_address || fail 'the query process did n
 
 ctl status
 say 'Tenants with most active streams'
-ctl top
+ctl top --once
 
 say 'Five new streams of a tenant that may have three'
 echo "$ tallyctl check --admit guest 1 2 3 4 5"
@@ -172,5 +172,5 @@ done
 say 'The end'
 ctl status
 say 'Tenants with most active streams'
-ctl top
+ctl top --once
 exit 0

@@ -86,6 +86,7 @@ void birth(struct handoff *handoff)
 	close(HANDOFF_FD);
 	FAULT("birth.handed");
 	log_init("worker", (int)handoff->partition, handoff->log_level);
+	log_set_format(handoff->log_format);
 	if (getppid() != handoff->supervisor_pid)
 		quit_orphan("the supervisor ended before we started");
 	close_strangers();

@@ -16,6 +16,7 @@
  */
 #include "commit.h"
 
+#include "memory.h"
 #include "quit.h"
 
 #include "shm/err.h"
@@ -118,6 +119,9 @@ static int judge(struct commit *commit, const char *what, int err)
 {
 	if (err == ERR_CORRUPT)
 		quit_rebuild(commit->facts->stats, REBUILD_CORRUPT, "the store contradicts itself");
+	if (err == ERR_NOMEM && memory_is_there(commit->handoff))
+		quit_rebuild(commit->facts->stats, REBUILD_CORRUPT,
+			"the store asks for more memory than a good one can need");
 	if (err && err != ERR_FULL && err != ERR_LEASE)
 		quit_internal(what, err);
 	return err;

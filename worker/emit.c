@@ -94,9 +94,6 @@ void emit_new(const struct emit_options *options, struct emit **out)
 	emit->round_max = ROUND_ROWS;
 	emit->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	must_get(emit->fd >= 0);
-	stats_set(options->facts->stats, sent, 0);
-	stats_set(options->facts->stats, confirmed, 0);
-	stats_set(options->facts->stats, send_errors, 0);
 	*out = emit;
 }
 
@@ -251,14 +248,15 @@ static void hear(struct emit *emit)
 /* --- a round ------------------------------------------------------------------------------- */
 
 /* With the present time a stream that has expired meanwhile would be active again. */
-static bool has_expired(const struct emit *emit, const struct usage_outgoing *row, int64_t now_ms)
+static bool has_expired(
+	const struct emit *emit, const struct usage_outgoing *row, int64_t present_ms)
 {
 	int64_t window_s = (int64_t)(emit->opt.handoff->window_minutes + 1) * 60;
 
-	return row->seen_s <= emit->restamp_s && now_ms / 1000 - row->seen_s > window_s;
+	return row->seen_s <= emit->restamp_s && present_ms / 1000 - row->seen_s > window_s;
 }
 
-static bool put(struct emit *emit, const struct usage_outgoing *row, int64_t now_ms)
+static bool put(struct emit *emit, const struct usage_outgoing *row, int64_t present_ms)
 {
 	const char *zone = emit->opt.handoff->zone;
 	struct record record = {
@@ -279,7 +277,7 @@ static bool put(struct emit *emit, const struct usage_outgoing *row, int64_t now
 		.value = value,
 		.value_len = record_encode(&record, value, sizeof(value)),
 		.timestamp_ms =
-			row->seen_s <= emit->restamp_s ? now_ms : (int64_t)row->seen_s * 1000,
+			row->seen_s <= emit->restamp_s ? present_ms : (int64_t)row->seen_s * 1000,
 	};
 
 	must(out.value_len > 0);
@@ -342,17 +340,17 @@ static bool has_producer(struct emit *emit)
 static bool put_all(
 	struct emit *emit, const struct usage_outgoing *rows, unsigned n, unsigned *passed)
 {
-	int64_t now_ms = host_wall_ms();
+	int64_t present_ms = now_ms(emit->opt.now);
 
 	for (unsigned i = 0; i < n; i++) {
-		bool expired = has_expired(emit, &rows[i], now_ms);
+		bool expired = has_expired(emit, &rows[i], present_ms);
 
 		emit->after = rows[i].sequence;
 		if (expired)
 			say_passed_over(emit, rows[i].sequence, "it is too old by now");
 		if (expired || rows[i].sequence <= emit->passed)
 			(*passed)++;
-		else if (!put(emit, &rows[i], now_ms))
+		else if (!put(emit, &rows[i], present_ms))
 			return false;
 	}
 	return true;

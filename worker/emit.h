@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "facts.h"
+#include "now.h"
 
 #include "shm/handoff.h"
 #include "shm/usage.h"
@@ -31,6 +32,7 @@ struct emit_options {
 	const struct handoff *handoff;
 	struct usage *usage;
 	struct facts *facts;
+	struct now *now; /* what a row gets whose own time is refused, and what it expires by */
 	/* Asked right before each batch is handed to the producer: the lease. */
 	bool (*may_send)(void *arg);
 	void *arg;

@@ -12,6 +12,7 @@
 
 #define OLD_READER_NS UINT64_C(5000000000) /* a call takes milliseconds */
 
+/* What is of this run alone.  Counters go on from where a predecessor left them. */
 void facts_start(struct facts *facts, struct stats *stats)
 {
 	*facts = (struct facts){.stats = stats};
@@ -19,12 +20,10 @@ void facts_start(struct facts *facts, struct stats *stats)
 	stats_set(stats, in_hand, 0);
 	stats_set(stats, rebuild_reason, REBUILD_NONE);
 	stats_set(stats, in_store, 0);
-	stats_set(stats, commits, 0);
 	stats_set(stats, commit_ns_last, 0);
 	stats_set(stats, commit_ns_max, 0);
 	stats_set(stats, records_per_sec, 0);
 	stats_set(stats, replayed, 0);
-	stats_set(stats, lookup_errors, 0);
 }
 
 void facts_phase(struct facts *facts, enum worker_phase phase)

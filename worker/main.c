@@ -20,6 +20,7 @@
 #include "birth.h"
 #include "control.h"
 #include "facts.h"
+#include "memory.h"
 #include "now.h"
 #include "privilege.h"
 #include "quit.h"
@@ -177,6 +178,7 @@ int main(void)
 	int run_fd, dir_fd;
 
 	birth(&handoff);
+	memory_bound(&handoff);
 	run_fd = open_run_dir(handoff.run_dir);
 	attach_table(&handoff, run_fd, &table);
 	FAULT("open.table");

@@ -237,7 +237,7 @@ int producer_open(const struct handoff *handoff, int fd, struct producer **out)
 		free(producer);
 		return err;
 	}
-	rd_kafka_set_log_queue(producer->client, NULL);
+	must_get(rd_kafka_set_log_queue(producer->client, NULL) == RD_KAFKA_RESP_ERR_NO_ERROR);
 	producer->partition = (int32_t)handoff->partition;
 	producer->topic = rd_kafka_topic_new(producer->client, handoff->topic, NULL);
 	producer->queue = rd_kafka_queue_get_main(producer->client);

@@ -90,10 +90,12 @@ void quit_rebuild(struct stats *stats, enum rebuild_reason reason, const char *w
 
 void quit_internal(const char *what, int err)
 {
+	const char *advice = err_advice(err == ERR_NOMEM  ? ENOMEM
+					: err == ERR_BUSY ? EAGAIN /* a thread */
+							  : 0);
+
 	log_error("worker.failed", "what=\"%s\" error=%s action=\"%s\"", what, err_word(err),
-		err_advice(err == ERR_NOMEM  ? ENOMEM
-			   : err == ERR_BUSY ? EAGAIN /* a thread */
-					     : 0));
+		advice[0] ? advice : "none; it is started again");
 	_exit(EXIT_INTERNAL);
 }
 

@@ -235,7 +235,7 @@ int source_open(const struct handoff *handoff, struct source **out)
 		free(source);
 		return ERR_INVALID;
 	}
-	rd_kafka_set_log_queue(source->client, NULL);
+	must_get(rd_kafka_set_log_queue(source->client, NULL) == RD_KAFKA_RESP_ERR_NO_ERROR);
 	source->topic = rd_kafka_topic_new(source->client, handoff->topic, NULL);
 	source->queue = rd_kafka_queue_new(source->client);
 	source->partition = (int32_t)handoff->partition;

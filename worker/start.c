@@ -204,6 +204,13 @@ bool start_answer(struct start *start, const struct locate_answer *answer)
 	return true;
 }
 
+/* The log is not what it was thought to be, or not for us now. */
+static void look_again(struct start *start)
+{
+	source_stop(start->source);
+	wait_and_ask(start);
+}
+
 /* --- reading the tail ---------------------------------------------------------------------- */
 
 static void tail_is(struct start *start, enum plan_tail tail)
@@ -249,8 +256,7 @@ static void tail_event(struct start *start, const struct source_event *event)
 	case SOURCE_UNKNOWN:
 	case SOURCE_DENIED:
 	case SOURCE_DOUBT:
-		source_stop(start->source);
-		wait_and_ask(start);
+		look_again(start);
 		break;
 	case SOURCE_ERROR:
 		break;
@@ -299,13 +305,11 @@ static void check_event(struct start *start, const struct source_event *event)
 	case SOURCE_UNKNOWN:
 	case SOURCE_DENIED:
 	case SOURCE_DOUBT:
-		source_stop(start->source);
-		wait_and_ask(start);
+		look_again(start);
 		break;
 	case SOURCE_BAD:
 		note_unread(start, start->checking->offset, event->error);
-		source_stop(start->source);
-		wait_and_ask(start);
+		look_again(start);
 		break;
 	case SOURCE_ERROR:
 		break; /* the library tries again, and we after the stall timeout */

@@ -17,6 +17,7 @@
 #include "control.h"
 #include "cpu.h"
 #include "quit.h"
+#include "scrub.h"
 
 #include "shm/check.h"
 #include "shm/err.h"
@@ -113,6 +114,7 @@ static void every_second(struct worker *worker)
 {
 	if (!store_is_in_place(usage_store(worker->p.usage), worker->p.path))
 		quit_rebuild(worker->stats, REBUILD_CORRUPT, "its files are gone, or cut short");
+	log_set_level(table_log_level(worker->p.table));
 	usage_check_readers(worker->p.usage);
 	facts_second(worker->p.facts, worker->p.usage, host_boot_ns());
 	/* As if it had been woken: one wake-up that is lost must not be waited for, for ever. */
@@ -161,6 +163,7 @@ static void on_tick(struct ev_loop *loop, ev_timer *timer, int events)
 	worker_emit(worker);
 	source_poll(worker->source);
 	check_clock(worker);
+	scrub_slice(worker->p.usage, worker->stats, TICKS_A_SECOND);
 	replay_check_lease(worker->replay);
 	if (worker_is_reading(worker))
 		mind_the_queue(worker);

@@ -85,6 +85,7 @@ static void open_emit(struct worker *worker)
 	struct emit_options options = {.handoff = worker->p.handoff,
 		.usage = worker->p.usage,
 		.facts = worker->p.facts,
+		.now = worker->p.now,
 		.may_send = replay_may_send,
 		.arg = worker->replay};
 	sigset_t all, before;

@@ -27,7 +27,7 @@ enum how {
 	CONF,	   /* RD_KAFKA_CONF_INVALID, and a text at argument 3 of size argument 4 */
 	CLIENT,	   /* NULL, and a text at argument 2 of size argument 3: rd_kafka_new */
 	ZERO,	   /* 0, and the number at where argument 0 points: libyaml's parser */
-	NO,	   /* 0: MHD_NO */
+	NO,	   /* 0: MHD_NO, OpenSSL */
 	ENDS,	   /* done, but -1, errno: close */
 	ENDS_FILE, /* done, but EOF, errno: fclose */
 	ENDS_TXN,  /* mdb_txn_abort instead, then the number */
@@ -144,6 +144,8 @@ enum how {
 	CALL(sigtimedwait,		MINUS,	EAGAIN, EINTR) \
 	CALL(sd_notify,			NEGATIVE, ECONNREFUSED, ENOBUFS) \
 	CALL(sd_notifyf,		NEGATIVE, ECONNREFUSED, ENOBUFS) \
+	CALL(sd_listen_fds_with_names,	NEGATIVE, ENOMEM) \
+	CALL(sd_is_socket_inet,		NEGATIVE, EINVAL) \
 	/* threads */ \
 	CALL(pthread_create,		NUMBER,	EAGAIN) \
 	CALL(sem_wait,			MINUS,	EINTR) \
@@ -154,7 +156,6 @@ enum how {
 	CALL(mdb_env_set_mapsize,	NUMBER,	ENOMEM, EINVAL) \
 	CALL(mdb_env_set_maxreaders,	NUMBER,	EINVAL) \
 	CALL(mdb_env_get_fd,		NUMBER,	EINVAL) \
-	CALL(mdb_env_info,		NUMBER,	EINVAL) \
 	CALL(mdb_env_stat,		NUMBER,	EINVAL) \
 	CALL(mdb_txn_begin,		NUMBER,	MDB_READERS_FULL, MDB_PANIC, MDB_MAP_RESIZED, ENOMEM) \
 	CALL(mdb_txn_renew,		NUMBER,	MDB_READERS_FULL, MDB_PANIC, MDB_BAD_RSLOT) \
@@ -202,7 +203,6 @@ enum how {
 	CALL(MHD_create_response_from_buffer, NONE, ENOMEM) \
 	CALL(MHD_add_response_header,	NO,	ENOMEM) \
 	CALL(MHD_queue_response,	NO,	ENOMEM) \
-	CALL(MHD_get_connection_info,	NONE,	ENOMEM) \
 	CALL(nghttp2_option_new,	NUMBER,	NGHTTP2_ERR_NOMEM) \
 	CALL(nghttp2_session_callbacks_new, NUMBER, NGHTTP2_ERR_NOMEM) \
 	CALL(nghttp2_session_server_new2, NUMBER, NGHTTP2_ERR_NOMEM) \
@@ -223,8 +223,27 @@ enum how {
 	CALL(inflate,			NUMBER,	Z_MEM_ERROR) \
 	CALL(inflateInit2_,		NUMBER,	Z_MEM_ERROR) \
 	CALL(SSL_CTX_new,		NONE,	ENOMEM) \
+	CALL(SSL_CTX_ctrl,		NO,	EINVAL) \
+	CALL(SSL_CTX_set_cipher_list,	NO,	EINVAL) \
+	CALL(SSL_CTX_set_alpn_protos,	NUMBER,	1) \
+	CALL(SSL_CTX_set_default_verify_paths, NO, EINVAL) \
+	CALL(SSL_CTX_load_verify_file,	NO,	EINVAL) \
+	CALL(SSL_CTX_use_certificate_chain_file, NO, EINVAL) \
+	CALL(SSL_CTX_use_PrivateKey_file, NO,	EINVAL) \
+	CALL(SSL_load_client_CA_file,	NONE,	EINVAL) \
 	CALL(SSL_new,			NONE,	ENOMEM) \
+	CALL(SSL_ctrl,			NO,	ENOMEM) \
+	CALL(SSL_set_fd,		NO,	ENOMEM) \
+	CALL(SSL_do_handshake,		MINUS,	ECONNRESET) \
+	CALL(SSL_read,			MINUS,	ECONNRESET) \
+	CALL(SSL_write,			MINUS,	ECONNRESET) \
+	CALL(SSL_shutdown,		MINUS,	ECONNRESET) \
+	CALL(X509_VERIFY_PARAM_set1_host, NO,	ENOMEM) \
+	CALL(X509_VERIFY_PARAM_set1_ip_asc, NO,	ENOMEM) \
+	CALL(i2d_X509_PUBKEY,		NUMBER,	-1) \
 	CALL(json_loadb,		NONE,	ENOMEM) \
+	CALL(json_dumpfd,		MINUS,	ENOSPC, EIO) \
+	CALL(json_pack,			NONE,	ENOMEM) \
 	CALL(protobuf_c_message_unpack,	NONE,	ENOMEM) \
 	CALL(yaml_parser_initialize,	ZERO,	YAML_MEMORY_ERROR) \
 	CALL(yaml_parser_parse,		ZERO,	YAML_MEMORY_ERROR)

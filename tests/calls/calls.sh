@@ -4,10 +4,12 @@
 #	watch_programs; fleet_up
 #	reached boot		# once without failures: the sites that it reaches, in $T/boot.cases
 #	round boot CASE...	# once more, with these failing: is all well afterwards?
+#	unsaid			# of all rounds so far, those of whose failure nobody heard
 #
 # A case is "PROGRAM:KEY:ERROR:N": this site of this program fails with its ERRORth error when it
 # is reached for the Nth time.  Failures, and what was made of them, are lines of $T/results.txt.
 . "$(dirname "${BASH_SOURCE[0]}")/../system/ask.sh"
+. tests/kafka/certs.sh
 
 CALLS=$B/tests/calls/sites
 PROGRAMS='tallyd tally-worker tally-queryd'
@@ -48,14 +50,26 @@ keep_up()
 # The end of each partition's log.
 log_ends() { "$B/tests/log-dump" --brokers "$BROKERS" --topic "$TOPIC" 2>/dev/null | awk '{ n[$1]++ } END { for (p in n) print p, n[p] }'; }
 
+# Health is asked for like all else: who hears that it is not served was told.
+serving()
+{
+	local from out
+	from=$(now_ms)
+	out=$("$B/tally-load" ask --target "$(grpc_address)" --method health --deadline 3s --patience 1s 2>&1)
+	[[ $out == *SERVING* ]] || { told "$from" "health: $out"; return 1; }
+}
 all_up() { keep_up; [ "$(ready_count)" = "$PARTITIONS" ] && serving; }
 recovered() { until_true "$RECOVERY" all_up; }
 
-fleet_up()
+fleet_config()
 {
 	write_config a supervisor.worker_program="$T/bin/tally-worker" \
 		supervisor.query_program="$T/bin/tally-queryd" supervisor.restart_max=500ms \
 		limits.file="$T/limits.yaml" "$@"
+}
+fleet_up()
+{
+	fleet_config
 	INSTANCE=a
 	recovered || die 'the fleet came up'
 }
@@ -73,24 +87,59 @@ fleet_anew()
 
 # --- what is done in a phase: nothing here may end the test ----------------------------------------
 
+# told FROM WHAT: somebody who asked has heard that it did not work: a line "FROM UNTIL WHAT" (ms).
+told() { echo "$1 $(now_ms) $(tr -s '[:space:]' ' ' <<<"${*:2}" | cut -c 1-150)" >>"$T/told.txt"; }
+
+# a_call OPTIONS of tally-load ask
+a_call()
+{
+	local from out
+	from=$(now_ms)
+	out=$("$B/tally-load" ask --target "$(grpc_address)" --deadline 3s --patience 1s "$@" 2>&1) &&
+		! grep -qE ' (lost|garbled|failed|other)=[1-9]| status[0-9]+=' <<<"$out" || told "$from" "gRPC: $out"
+}
+
 # ask_some TENANT: new streams, all methods, all services; what was said of the streams is kept.
 ask_some()
 {
-	local at out="$T/asked.$1"
-	at=$(grpc_address 2>/dev/null) && [ -n "$at" ] || return 0
-	"$B/tally-load" ask --target "$at" --tenant "$1" --streams 24 --per-request 4 --size 100-100 --deadline 3s --patience 1s --out "$out.1"
-	"$B/tally-load" ask --target "$at" --tenant "$1" --streams 24 --per-request 24 --size 100-100 --deadline 3s --patience 1s --out "$out.2"
-	"$B/tally-load" ask --target "$at" --service frontend --tenant "$1" --streams 8 --first 24 --per-request 8 --size 100-100 --deadline 3s --patience 1s --out "$out.3"
-	"$B/tally-load" ask --target "$at" --method rates --tenant "$1" --streams 8 --per-request 8 --deadline 3s --patience 1s
-	"$B/tally-load" ask --target "$at" --method partitions --deadline 3s --patience 1s
+	local out="$T/asked.$1"
+	[ -s "$T/$INSTANCE/query.grpc" ] || return 0
+	a_call --tenant "$1" --streams 24 --per-request 4 --size 100-100 --out "$out.1"
+	a_call --tenant "$1" --streams 24 --per-request 24 --size 100-100 --out "$out.2"
+	a_call --service frontend --tenant "$1" --streams 8 --first 24 --per-request 8 --size 100-100 --out "$out.3"
+	a_call --method rates --tenant "$1" --streams 8 --per-request 8
+	a_call --method partitions
 	cat "$out".[123] >"$out" 2>/dev/null
 } >/dev/null 2>&1
+
+# get PATH [OPTIONS of curl]: its body is in $T/page.body; false, and told, when its status is not as $WANTED.
+WANTED=200
+get()
+{
+	local from code
+	from=$(now_ms)
+	code=$(curl -sS --max-time 5 -o "$T/page.body" -w '%{http_code}' "${@:2}" "${SCHEME:-http}://$(http_address)$1" 2>"$T/curl.txt")
+	[ "$code" = "$WANTED" ] || { told "$from" "$1: $code $(head -c 200 "$T/page.body") $(cat "$T/curl.txt")"; return 1; }
+}
+# post PATH BODY [OPTIONS]: what could not be found out of a stream is said beside it.
+post()
+{
+	local from
+	from=$(now_ms)
+	get "$1" -H 'Content-Type: application/json' --data-binary "$2" "${@:3}" || return 1
+	! grep -qE ':"(unreadable|not_ready|unserved|failed)"' "$T/page.body" || told "$from" "$1: $(cat "$T/page.body")"
+}
+see() { local from; from=$(now_ms); ctl "$@" || told "$from" "tallyctl $*"; }
 
 # page PATH: an answer with status 200 is a whole one: its members are those that it had when nothing failed.
 page()
 {
-	local name=${1//[^a-z0-9]/_} members
-	[ "$(curl -sS --max-time 5 -o "$T/page.body" -w '%{http_code}' "http://$(http_address)$1")" = 200 ] || return 0
+	local name=${1//[^a-z0-9]/_} members from
+	from=$(now_ms)
+	get "$1" || return 0
+	# It may say that it does not know all.
+	jq -e '[.. | objects | select(has("answered") and has("owned") and .answered < .owned)] == []' "$T/page.body" ||
+		told "$from" "$1: not all partitions have answered"
 	members=$(jq -c keys "$T/page.body" || echo 'not JSON')
 	[ -e "$T/page.$name" ] || echo "$members" >"$T/page.$name"
 	[ "$members" = "$(cat "$T/page.$name")" ] || echo "$1 has $members, not $(cat "$T/page.$name")" >>"$T/pages.txt"
@@ -104,12 +153,12 @@ look_some()
 		/api/v1/tenants/tenant-0/limits; do
 		page "$p"
 	done
-	for p in /metrics /api/v1/partitions/1 /nothing; do curl -sS --max-time 5 "http://$(http_address)$p"; done
+	for p in /metrics /api/v1/partitions/1; do get "$p"; done
+	WANTED=404 get /nothing
 	for p in check exceeds-limits update-rates; do
-		curl -sS --max-time 5 -H 'Content-Type: application/json' "http://$(http_address)/api/v1/$p" \
-			--data-binary '{"tenant":"tenant-1","streams":[{"stream_hash":"7","total_size":5}]}'
+		post "/api/v1/$p" '{"tenant":"q0","streams":[{"streamHash":"7","totalSize":5}]}'
 	done
-	ctl status; ctl --json tenant tenant-0
+	see status; see --json tenant tenant-0
 } >/dev/null 2>&1
 
 kill_hard() { case ${1:-} in '' | 0 | null) ;; *) kill -KILL "$1" 2>/dev/null ;; esac; }
@@ -130,12 +179,17 @@ phase_live()
 }
 reloaded() { [ "$(limits_version)" != "$1" ]; }
 
-# Stops in order and starts again, every other time from nothing.
-phase_boot()
+stop_a()
 {
 	end "${TALLYD[a]}" 40
 	echo "$? stop $(grep -v '^calls ' "$T/a.log" | tail -n 1)" >>"$T/exits.txt"
 	unset 'TALLYD[a]'
+}
+
+# Stops in order and starts again, every other time from nothing.
+phase_boot()
+{
+	stop_a
 	[ $((ROUND % 2)) = 0 ] || rm -rf "$T/a"
 	keep_up
 }
@@ -150,6 +204,97 @@ phase_move()
 	INSTANCE=a
 }
 moved() { INSTANCE=a keep_up; [ "$(INSTANCE=b ready_count)" -gt 0 ] && [ "$(ready_in_all 'a b')" = "$PARTITIONS" ]; }
+
+# Two instances that ask each other, in cleartext or with TLS, certificates of clients and tokens.
+unused_port()
+{
+	local port
+	while :; do
+		port=$((10000 + $(rand 22000)))
+		(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
+	done
+	echo "$port"
+}
+pair_prepare()
+{
+	[ ! -d "$T/tls" ] || return 0
+	make_certs secret
+	echo pair >"$T/token"
+	echo "sha256:$(printf pair | sha256sum | cut -d ' ' -f 1) admin" >"$T/tokens"
+	PORT_A=$(unused_port); RANDOM=$((RANDOM + 1)); PORT_B=$(unused_port)
+	TLS=(query.tokens_file="$T/tokens" query.peers_token_file="$T/token")
+	for p in http grpc; do
+		TLS+=("query.${p}_tls_cert=$T/tls/server.pem" "query.${p}_tls_key=$T/tls/server.key" "query.${p}_tls_client_ca=$T/tls/ca.pem")
+	done
+}
+again() { stop_a; keep_up; }
+# Whoever is asked answers for all streams, over HTTP and gRPC.
+everything() { jq -cn --arg t "q$ROUND" '{tenant: $t, streams: [range(16) | {streamHash: ., totalSize: 100}]}'; }
+# exceeds FROM: the answer is whole; who came in is kept, like the results of tally-load.
+exceeds()
+{
+	jq -r '.tenant as $t | .results[]? | "-\t-\t\($t)\t\(.streamHash)\t100\t-\t\(.result)"' "$T/page.body" >>"$T/asked.q$ROUND"
+	[ "$(jq -r '.accepted' "$T/page.body")" = 16 ] || { told "$1" "not whole: $(cat "$T/page.body")"; return 1; }
+}
+pair_http() { local from; from=$(now_ms); post /api/v1/exceeds-limits "$(everything)" "${SHOWN[@]}" && exceeds "$from"; }
+# A call of the front-end service: tenant q0, stream 1 and 2.
+pair_grpc()
+{
+	local from
+	from=$(now_ms)
+	printf '\0\0\0\0\020\012\002q0\022\004\010\001\020\001\022\004\010\002\020\001' |
+		curl -sS --max-time 5 "$@" -o "$T/grpc.body" -D "$T/grpc.head" -H 'Content-Type: application/grpc' -H 'TE: trailers' \
+			--data-binary @- "$SCHEME://$(grpc_address)/proto.IngestLimitsFrontend/ExceedsLimits" 2>"$T/curl.txt" &&
+		grep -qi '^grpc-status: 0' "$T/grpc.head" && [ "$(stat -c %s "$T/grpc.body")" = 5 ] ||
+		told "$from" "gRPC: $(cat "$T/curl.txt" "$T/grpc.head")"
+}
+pair_ask()
+{
+	local i j p from
+	for i in a b a; do
+		INSTANCE=$i
+		until_true 20 pair_http
+		post /api/v1/update-rates "$(everything)" "${SHOWN[@]}"
+		for j in 1 2 3; do pair_grpc "${SHOWN[@]}" "$HTTP2"; done
+	done
+	INSTANCE=a
+	for p in /metrics /api/v1/instance; do get "$p" "${SHOWN[@]}"; done
+	# Those who are not let in: that is all that they ever hear.
+	[ "$SCHEME" = http ] || for p in "$(http_address)" "$(grpc_address)"; do
+		from=$(now_ms)
+		curl -sS --max-time 2 --cacert "$T/tls/ca.pem" "https://$p/metrics"
+		curl -sS --max-time 2 "http://$p/metrics"
+		told "$from" 'not let in'
+	done
+} >/dev/null 2>&1
+phase_pair()
+{
+	pair_prepare
+	fleet_config query.peers="127.0.0.1:$PORT_A,127.0.0.1:$PORT_B" query.grpc_listen="127.0.0.1:$PORT_A" "$@"
+	again
+	write_config b query.peers="127.0.0.1:$PORT_A,127.0.0.1:$PORT_B" query.grpc_listen="127.0.0.1:$PORT_B" \
+		limits.file="$T/limits.yaml" "$@"
+	TALLYD_PROGRAM= start_tallyd b
+	until_true 40 moved
+	pair_ask
+	kill -HUP "${TALLYD[a]}" 2>/dev/null
+	pair_ask
+	kill_hard "$(INSTANCE=b status_json 2>/dev/null | jq -r .query_pid)"
+	pair_ask
+	stop_tallyd b
+	INSTANCE=a
+	fleet_config
+	again
+}
+phase_peers() { SCHEME=http HTTP2=--http2-prior-knowledge; SHOWN=(); phase_pair; unset SCHEME; }
+phase_secure()
+{
+	pair_prepare
+	SCHEME=https HTTP2=--http2
+	SHOWN=(--cacert "$T/tls/ca.pem" --cert "$T/tls/tally.pem" --key "$T/tls/tally.key" -H 'Authorization: Bearer pair')
+	phase_pair "${TLS[@]}"
+	unset SCHEME
+}
 
 # The broker is away for longer than a session.
 phase_outage()
@@ -168,13 +313,17 @@ all_sites() { local p; for p in $PROGRAMS; do sites "$p"; done; }
 # reached PHASE: lines "PROGRAM KEY CALL TIMES ERRORS FRAMES" in $T/PHASE.cases.
 reached()
 {
+	local from
 	ROUND=$((ROUND + 1))
 	all_sites >"$T/before.txt"
+	from=$(stat -c %s "$T/a.log"); : >"$T/told.txt"
 	"phase_$1"
 	recovered || die "all is well after $1"
 	check_counts "before anything fails, $1" /dev/null || die "$1 is right"
 	[ "$1" != boot ] || { ROUND=$((ROUND + 1)); phase_boot; recovered || die 'started from nothing'; }
 	all_sites >"$T/after.txt"
+	events "$from" | sort -u >"$T/$1.usual"
+	note "usual in $1: $(cut -d ' ' -f 2 "$T/$1.usual" | xargs)" "told in $1: $(cut -d ' ' -f 3- "$T/told.txt" | head -n 10)"
 	awk 'FNR == NR { n[$1 $2] = $4; next } $4 > n[$1 $2] { print $1, $2, $3, $4 - n[$1 $2], $5, $8 }' \
 		"$T/before.txt" "$T/after.txt" >"$T/$1.cases"
 }
@@ -202,19 +351,38 @@ check_counts()
 	[ -z "$WHY" ]
 }
 
-# verdicts FROM: "PROGRAM KEY EVENT": the first warning or error after its marker, up to the next one's.
-verdicts()
+# events FROM: the warnings and errors in the log from there: program, event.  A child that we killed is none.
+# verdicts FROM PHASE: "PROGRAM KEY AT EVENT": the first after its marker and before the program's next one, of the
+# program or of the supervisor about it; one that is usual in this phase only when it comes at once.
+events() { lines events "$1" /dev/null; }
+verdicts() { lines verdicts "$1" "$T/$2.usual"; }
+lines()
 {
-	perl -e '
-		my ($log, $from) = @ARGV;
+	perl -MTime::Local -e '
+		my ($what, $log, $from, $usual) = @ARGV;
+		my %program = (supervisor => "tallyd", worker => "tally-worker", queryd => "tally-queryd");
+		my (%usual, %open, %at, %said, $last);
+		if (open my $u, "<", $usual) { $usual{s/\n//r} = 1 while <$u> }
 		open my $f, "<", $log or die; seek $f, $from, 0;
-		my $key;
 		while (<$f>) {
-			if (/^calls program=(\S+) .*key=(\S+)/) { $key = "$1 $2"; $said{$key} //= "-" }
-			elsif ($key && $said{$key} eq "-" && !(/died/ && /signal=9/) &&
-			       (/ (?:warn|error) (\S+)/ || /^(tallyd): / || /^(bug): /)) { $said{$key} = $1 }
+			if (/^calls program=(\S+) .*at=(\d+) key=(\S+)/) { $last = $1; $open{$1} = "$1 $3"; $at{"$1 $3"} = $2; next }
+			next if /died/ && /signal=9/;
+			my ($by, $event, $ms) = ("", "", 0);
+			if (/^tally: error (\S+)/) { $said{$open{$last}} //= $1 if $last && $open{$last}; next }
+			if (/^(\d+)-(\d+)-(\d+)T(\d+):(\d+):(\d+)\.(\d+)Z (supervisor|worker|queryd)\S* (?:warn|error) (\S+)/) {
+				($by, $event, $ms) = ($program{$8}, $9, timegm($6, $5, $4, $3, $2 - 1, $1) * 1000 + $7);
+			} elsif (/^(tallyd|tally-worker|tally-queryd): /) { ($by, $event) = ($1, "line") }
+			elsif (/^bug: /) { ($by, $event) = ("tallyd", "bug") }
+			else { next }
+			my @of = ($by);
+			push @of, $1 eq "worker" ? "tally-worker" : "tally-queryd" if $by eq "tallyd" && $event =~ /^(worker|query)\./;
+			if ($what eq "events") { print "$_ $event\n" for @of; next }
+			for (@of) {
+				my $key = $open{$_} or next;
+				$said{$key} //= $event if !$usual{"$_ $event"} || $ms - $at{$key} <= 50;
+			}
 		}
-		print "$_ $said{$_}\n" for keys %said' "$T/a.log" "$1"
+		if ($what eq "verdicts") { print "$_ $at{$_} ", $said{$_} // "-", "\n" for keys %at }' "$1" "$T/a.log" "$2" "$3"
 }
 
 # crashes FROM: what no failing call may lead to, in the log from there.
@@ -236,7 +404,7 @@ round()
 		IFS=: read -r p key error n <<<"$c"
 		"$CALLS" arm "$T/$p.map" "$key" "$error" "$n" || die "arm $c"
 	done
-	: >"$T/pages.txt"
+	: >"$T/pages.txt"; : >"$T/told.txt"
 	"phase_$phase"
 	bad=$(head -n 3 "$T/pages.txt")
 	recovered || bad="not recovered in $RECOVERY s: $(ready_count) of $PARTITIONS ready"
@@ -261,26 +429,50 @@ unknown()
 		grep -vxF -f <("$CALLS" names) | grep -vxEf <(grep -v '^#' tests/calls/infallible.txt)
 }
 
-# table: the results, with function and line of each site and of who has called it.
-where() { local a; for a in ${1//,/ }; do addr2line -fsp -e "$B/$2" "$a" | sed 's/ at /@/; s/ (.*//'; done | paste -sd '<'; }
-table()
-{
-	local result phase case call frames said
-	while read -r result phase case call frames said; do
-		echo "$result $phase $case $call $(where "$frames" "${case%%:*}") $said"
-	done <"$T/results.txt"
-}
-
-# A line for each case that failed: phase, case, call, where, what was said.
+# A line for each case that failed: result, phase, case, call, where, what was said, whether somebody was told.
 report()
 {
-	local c p key error n line
-	verdicts "$2" >"$T/said.txt"
+	local phase=$1 result=good c p key error n line at said
+	verdicts "$2" "$phase" >"$T/said.txt"
+	[ -z "$3$4" ] || result=bad
 	for c in "${@:5}"; do
 		IFS=: read -r p key error n <<<"$c"
 		line=$(grep "^$p $key " "$T/after.txt")
-		set -- "$1" "$2" "$3" "$4"
-		if [ "$(cut -d ' ' -f 6 <<<"$line")" = 0 ]; then echo "unreached $1 $c $(cut -d ' ' -f 3,8 <<<"$line")"; continue; fi
-		echo "$([ -z "$3$4" ] && echo good || echo bad) $1 $c $(cut -d ' ' -f 3,8 <<<"$line") $(awk -v k="$p $key" 'index($0, k) == 1 { print $3 }' "$T/said.txt")"
+		if [ "$(cut -d ' ' -f 6 <<<"$line")" = 0 ]; then echo "unreached $phase $c $(cut -d ' ' -f 3,8 <<<"$line") - -"; continue; fi
+		read -r at said < <(awk -v k="$p $key " 'index($0, k) == 1 { print $3, $4 }' "$T/said.txt")
+		echo "$result $phase $c $(cut -d ' ' -f 3,8 <<<"$line") ${said:--} $(told_at "${at:-0}")"
 	done >>"$T/results.txt"
+}
+# told_at MS: what failed then, failed while somebody waited for an answer, and the answer was an error.
+told_at() { awk -v at="$1" '$1 <= at && at <= $2 { n++ } END { print n ? "told" : "-" }' "$T/told.txt"; }
+
+# table: the results, with the error's name, and functions and lines of each site and of who has called it.
+where() { local a; for a in ${1//,/ }; do addr2line -fsip -e "$B/$2" "$a" | sed 's/^ (inlined by) //; s/ at /@/; s/ (.*//'; done | paste -sd '<'; }
+table()
+{
+	local result phase case call frames said told error
+	"$CALLS" errors | tr -d , >"$T/errors.txt"
+	while read -r result phase case call frames said told; do
+		error=$(cut -d : -f 3 <<<"$case")
+		error=$(awk -v call="$call" -v n="$error" '$1 == call { print $(n + 2) }' "$T/errors.txt")
+		echo "$result $phase $case $call/$error $(where "$frames" "${case%%:*}") $said $told"
+	done <"$T/results.txt"
+}
+
+# unsaid: lines of the table on stdin of which nobody heard, though silent.txt does not name them.
+unsaid()
+{
+	awk -v names=tests/calls/silent.txt '
+		BEGIN { while ((getline line < names) > 0) if (line !~ /^(#|$)/) { split(line, w, " "); calls[++n] = "^(" w[1] ")$"; by[n] = "^(" w[2] ")$" } }
+		function known(call, chain,    i, j, m, f) {
+			gsub(/@[^<]*/, "", chain)
+			m = split(chain, f, "<")
+			f[++m] = chain
+			for (i = 1; i <= n; i++) {
+				if (call !~ calls[i] && substr(call, 1, index(call, "/") - 1) !~ calls[i]) continue
+				for (j = 1; j <= m; j++) if (f[j] ~ by[i]) return 1
+			}
+			return 0
+		}
+		$1 != "unreached" && $6 == "-" && $7 == "-" && !known($4, $5)'
 }

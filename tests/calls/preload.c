@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #include <unwind.h>
 
@@ -183,9 +184,14 @@ static bool its_turn(struct site *s)
 static void say(const struct call *call, const struct site *s)
 {
 	char line[200];
-	int n = snprintf(line, sizeof line, "calls program=%s pid=%d call=%s error=%d key=%016lx\n",
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	int n = snprintf(line, sizeof line,
+		"calls program=%s pid=%d call=%s error=%d at=%lu key=%016lx\n",
 		program_invocation_short_name, getpid(), call->name,
-		call->errors[s->error % (unsigned)call->n_errors], (unsigned long)s->key);
+		call->errors[s->error % (unsigned)call->n_errors],
+		(unsigned long)now.tv_sec * 1000 + (unsigned long)now.tv_nsec / 1000000,
+		(unsigned long)s->key);
 	syscall(SYS_write, STDERR_FILENO, line, (size_t)n);
 }
 

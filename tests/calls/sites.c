@@ -6,6 +6,7 @@
  *	sites arm MAP KEY ERROR N  it fails with the ERRORth of its errors, the Nth time from now
  *	sites disarm MAP           what has not failed by now does not
  *	sites names                the calls that can be made to fail
+ *	sites errors               CALL ERROR ERROR ...: with what, in the order of their numbers
  *
  * FRAMES are places in the program's file, comma between, for addr2line.
  *
@@ -87,7 +88,8 @@ static void disarm(struct map *map)
 
 static int usage(void)
 {
-	fputs("usage: sites new MAP | list MAP | arm MAP KEY ERROR N | disarm MAP | names\n",
+	fputs("usage: sites new MAP | list MAP | arm MAP KEY ERROR N | disarm MAP | names | "
+	      "errors\n",
 		stderr);
 	return 2;
 }
@@ -98,6 +100,11 @@ int main(int argc, char **argv)
 	if (!strcmp(what, "names") && argc == 2) {
 		for (size_t i = 0; i < N_CALLS; i++)
 			puts(calls[i].name);
+		return 0;
+	}
+	if (!strcmp(what, "errors") && argc == 2) {
+		for (size_t i = 0; i < N_CALLS; i++)
+			printf("%s %s\n", calls[i].name, calls[i].words);
 		return 0;
 	}
 	if (!strcmp(what, "new") && argc == 3)

@@ -48,7 +48,7 @@ static void begin(void)
 	query.metrics_tenants = 3;
 	query.seats = seats_new(fuzz_run.dir, 2);
 	query.conns = conns_new(&limits);
-	query.totals = totals_new();
+	query.totals = totals_new(0);
 	query.ask = ask;
 	atexit(end);
 }

@@ -125,7 +125,7 @@ note "$(cat "$T/reader.log")"
 
 current=$(slots | awk '{ print "p" $1 "." $3 }' | sort)
 eventually 'nothing is left over but the current generations' \
-	"ls '$T/a' | grep -v -e ^lock -e ^table -e ^limits -e ^query | sort | diff - <(echo '$current') && echo same" '^same$'
+	"ls '$T/a' | grep -v -e ^lock -e ^table -e ^limits -e ^query -e ^history -e ^settings | sort | diff - <(echo '$current') && echo same" '^same$'
 unlike "$(grep -v ' debug ' "$T/a.log")" 'leftover\.foreign|table\.refused|worker\.start_failed' 'no start complained of what it found'
 is "$(grep -c ' error ' "$T/a.log")" 0 'and nothing was logged as an error'
 stop_tallyd

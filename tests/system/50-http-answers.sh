@@ -19,7 +19,7 @@ pages()
 
 broker partitions=4
 produce --records 2000 --policies 2 --tenant-prefix 'team/'
-start_tallyd query.metrics_tenants=3
+start_tallyd query.metrics_tenants=3 query.metrics_names=loki
 wait_ready 4
 wait_until http_address '[0-9]'
 wait_until 'http_status /ready' '^200$'
@@ -63,6 +63,10 @@ kill -KILL "$(pid_of 1)"
 eventually 'the death is shown' "http /api/v1/partitions/1 | jq -r .death_detail" SIGKILL
 eventually 'and it comes back' 'http_status /ready' '^200$'
 is "$(http "/ingest-limits/usage/$encoded" | jq .streams_total)" "$listed" 'with the same numbers'
+history() { http /api/v1/partitions/1 | jq -r '.history[] | [.from, .to, .why, .death_detail] | join(" ")'; }
+is "$(history | head -1)" 'free pending assigned ' 'its history begins with the assignment'
+is "$(history | grep -c 'ready pending exited SIGKILL')" 1 'has the death'
+like "$(history | tail -1)" '^(pending|replaying) ready ready $' 'and its return'
 
 # A query process that dies is started again.
 before=$(query_pid)
@@ -82,4 +86,10 @@ eventually 'it answers again when that is over' "http '/ingest-limits/usage/$enc
 last=$(query_pid)
 stop_tallyd
 ok 'it is gone with its supervisor' gone "$last"
+
+start_tallyd
+wait_ready 4
+like "$(history | tr '\n' ,)" 'ready pending exited SIGKILL,.*ready stopped exited ,free pending assigned ,.*ready ready ,$' \
+	'what was before a restart is still known'
+stop_tallyd
 done_testing

@@ -58,6 +58,9 @@ tries()
 	is "$(outcome "tally-$1" make-in-run-dir)" $EACCES '... nor make a file in the run directory'
 	is "$(outcome "tally-$1" cut-table)" $EACCES '... nor cut the table'
 	like "$(outcome "tally-$1" remove-table)" "^($EACCES|$ENOSYS)\$" '... nor remove it'
+	for file in table limits lock; do
+		is "$(outcome "tally-$1" write-$file)" $EACCES "... nor write a byte of the run directory's $file"
+	done
 	if grep -q 'landlock=yes abi=[123]$' "$T/a.log"; then skip 'this Landlock knows no ports'
 	else is "$(outcome "tally-$1" bind)" $EACCES '... nor bind a TCP port'; fi
 	is "$(outcome "tally-$1" signal-parent)" $ENOSYS '... nor send a signal to its parent'
@@ -67,6 +70,7 @@ if [ "$sanitized" = 0 ]; then
 	if grep -q 'landlock=yes' "$T/a.log"; then
 		tries worker "$(pid_of 0)"
 		tries queryd "$(query_pid)"
+		is "$(outcome tally-queryd chmod-table)" $ENOSYS 'queryd: it cannot change the mode of a file'
 	fi
 	worker=$(pid_of 0) query=$(query_pid)
 	kill -USR2 "$worker" "$query"

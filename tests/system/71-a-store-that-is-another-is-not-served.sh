@@ -43,7 +43,7 @@ stop_tallyd
 # --- before the start -----------------------------------------------------------------------------
 
 # poke FILE OFFSET BYTES
-poke() { printf "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
+poke() { chmod u+w "$1"; printf "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
 again() { start_tallyd a; wait_ready 4; }
 mark
 "$B/tests/store-spoil" format "$(dir_of 0)" 0

@@ -1,6 +1,6 @@
 # 72-readers-that-do-not-let-go.sh - readers are killed in the middle of a call, stopped in one while the data
-# are turned over many times, and take all slots there are: it is said who they are, the service stays up, a
-# store that fills up for it waits, and all goes on by itself when they are gone.
+# are turned over many times, and take all slots there are, or spoil the lock file: it is said who they are, the
+# service stays up, a store that fills up for it waits, and all goes on by itself when they are gone.
 . "$(dirname "$0")/lib.sh"
 
 broker partitions=2
@@ -75,6 +75,42 @@ turn_over
 eventually 'the worker needs none' 'part 0 stats.lag' '^0$'
 let_go "$PID"
 eventually 'when it is gone, all can read' "ctl stream tenant-0 $hash"
+stop_tallyd
+is $? 0 'tallyd stops in order'
+
+# --- the lock file, which members of the group may write ------------------------------------------
+
+start_tallyd a supervisor.hang_timeout=1s supervisor.restart_min=50ms
+wait_ready 2
+mark() { MARK=$(wc -l <"$T/a.log"); generation=$(generation_of 0) other=$(slots | grep '^1 ' | cut -d' ' -f1-3); }
+log_since() { tail -n +$((MARK + 1)) "$T/a.log"; }
+# right_again WHAT: all is counted, once, and the other partition did not notice.
+right_again()
+{
+	produce --partition 0 --records 100 --tenants 2 --streams 100 --seed "$SEED"
+	eventually "$1: records that come later are counted" 'echo "$(part 0 stats.lag) $(state_of 0)"' '^0 ready$' 60
+	same_as_oracle '... nothing is lost, nothing is counted twice'
+	is "$(slots | grep '^1 ' | cut -d' ' -f1-3)" "$other" '... and the other partition did not notice'
+}
+
+mark
+hold mutexes mutexes "$(dir_of 0)"
+turn_over
+eventually "who holds LMDB's mutexes has the store built anew" '[ "$(generation_of 0)" != "$generation" ] && state_of 0' ready 60
+is "$(log_since | grep -c 'worker.hung partition=0')" 4 'after its worker has hung four times'
+right_again 'where it holds nothing'
+let_go "$PID"
+
+mark
+"$B/tests/store-spoil" garbage "$(dir_of 0)" "$SEED"
+right_again 'garbage over the lock file'
+note "$(log_since | grep -E 'worker.(died|rebuild|failed)' | cut -c1-160)"
+
+mark
+"$B/tests/store-spoil" transaction "$(dir_of 0)" 12345678901
+right_again 'a false number of the last transaction'
+like "$(log_since | grep 'worker.rebuild')" 'partition=0 .*reason=corrupt' '... because its worker has found the store out'
+isnt "$(generation_of 0)" "$generation" '... and has another'
 stop_tallyd
 is $? 0 'tallyd stops in order'
 

@@ -1,6 +1,7 @@
 # 73-whoever-starts-it-and-whoever-reads.sh - whatever the umask that tallyd, its workers and a reader were
 # started with: its own user and members of the group read, everybody else is refused with one line, and
-# nobody of them makes a file.  fs.protected_regular has no say: the run directory is not sticky.
+# nobody of them makes a file.  fs.protected_regular has no say, not even as 2 below /dev/shm: the run directory
+# is not sticky.
 . "$(dirname "$0")/lib.sh"
 
 [ "$(id -u)" = 0 ] || skip_all 'only root can become others'
@@ -18,7 +19,19 @@ chmod 755 "$T/tallyd"
 files() { find "$T/a"/p*/ "$T/a/table" -printf '%P %y %m %U:%G\n' | sort; }
 reads() { (umask "$1"; as "$2" "$3" "$BIN/tallyctl" -d "$T/a" tenants) >"$T/reads.txt" 2>&1; }
 
-note "fs.protected_regular is $(cat /proc/sys/fs/protected_regular 2>/dev/null)"
+# Debian has 2: below /dev/shm nobody opens with O_CREAT, as LMDB does its lock file, what is another's in a
+# sticky directory where others may write.  A run directory is none.
+PROTECTED=/proc/sys/fs/protected_regular protected=$(cat $PROTECTED 2>/dev/null)
+put_back() { [ -z "$protected" ] || echo "$protected" 2>/dev/null >$PROTECTED; return "$1"; }
+trap 'put_back $?; cleanup' EXIT
+if echo 2 2>/dev/null >$PROTECTED && [ "$(cat $PROTECTED)" = 2 ]; then
+	install -d -m 1777 "$T/sticky"; install -m 666 -o $OWNER -g $READERS /dev/null "$T/sticky/file"
+	as $READER $READERS sh -c ": >>'$T/sticky/file'" 2>/dev/null
+	isnt $? 0 'with fs.protected_regular 2 another user cannot write a file in a sticky directory'
+	like "$(stat -c %a "$(dirname "$T")")" '^1?777$' 'the run directory is below one where all may write'
+else
+	note "fs.protected_regular stays ${protected:-unknown}"
+fi
 for mask in 000 022 077; do
 	rm -rf "$T/a"; install -d -m 2750 -o $OWNER -g $READERS "$T/a"
 	write_config a kafka.group="g$mask"
@@ -27,7 +40,7 @@ for mask in 000 022 077; do
 	TALLYD_PROGRAM=$T/tallyd start_tallyd a
 	wait_ready 1
 	is "$(stat -c '%a %u:%g' "$T/a"/p*/data.mdb "$T/a"/p*/lock.mdb "$T/a"/p*/stats "$T/a/table" | tr '\n' ' ')" \
-		"$(for mode in 640 660 640 640; do printf '%s %s:%s ' $mode $OWNER $READERS; done)" "umask $mask: modes are what they have to be"
+		"$(for mode in 640 660 640 440; do printf '%s %s:%s ' $mode $OWNER $READERS; done)" "umask $mask: modes are what they have to be"
 	before=$(files)
 	wrong=
 	for theirs in 000 022 077; do
@@ -41,4 +54,13 @@ for mask in 000 022 077; do
 	is "$(files)" "$before" '... nobody has made a file, or changed one'
 	stop_tallyd
 done
+
+# What its user alone writes is 0440, also for that user: the next tallyd has to open it all the same.
+before=$(stat -c %i "$T/a/table")
+TALLYD_PROGRAM=$T/tallyd start_tallyd a
+wait_ready 1
+isnt "$(stat -c %i "$T/a/table")" "$before" 'an ordinary user starts it again over what it has left'
+is "$(stat -c %a "$T/a/table" "$T/a/limits" "$T/a/lock" | tr '\n' ' ')" '440 440 440 ' 'with the same modes'
+ok 'and members of the group read' reads 077 $READER $READERS
+stop_tallyd
 done_testing

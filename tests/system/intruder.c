@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void say(const char *what, int result)
@@ -43,6 +44,10 @@ static void on_try(int sig)
 	say("make-in-run-dir", open(in("a/intruded"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
 	say("cut-table", open(in("a/table"), O_WRONLY | O_TRUNC | O_CLOEXEC));
 	say("remove-table", unlink(in("a/table")));
+	say("chmod-table", chmod(in("a/table"), 0440));
+	say("write-table", open(in("a/table"), O_WRONLY | O_CLOEXEC));
+	say("write-limits", open(in("a/limits"), O_WRONLY | O_CLOEXEC));
+	say("write-lock", open(in("a/lock"), O_WRONLY | O_CLOEXEC));
 	say("bind", bind(fd, (struct sockaddr *)&any, sizeof(any)));
 	say("signal-parent", kill(getppid(), 0));
 	pid = fork();

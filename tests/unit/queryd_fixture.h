@@ -208,6 +208,25 @@ int tally_partition(struct tally *tally, uint32_t partition, struct tally_partit
 	return 0;
 }
 
+int tally_history(
+	struct tally *tally, uint32_t partition, struct tally_change *out, size_t cap, size_t *n)
+{
+	(void)tally;
+	(void)partition;
+	*n = 0;
+	if (cap == 0)
+		return 0;
+	*n = 1;
+	*out = (struct tally_change){.at_ms = 1700000000123,
+		.generation = UINT64_MAX,
+		.from = "ready",
+		.to = "pending",
+		.why = "exited",
+		.death = "signal",
+		.death_detail = "SIGKILL"};
+	return 0;
+}
+
 static int unknown(const char *tenant)
 {
 	return strcmp(tenant, "nobody") == 0 ? TALLY_ENOTFOUND : 0;
@@ -386,7 +405,9 @@ FIXTURE static int server_start(void **state)
 	server.query.metrics_tenants = 3;
 	server.query.seats = seats_new("/nowhere", 3);
 	server.query.conns = conns_new(&limits);
-	server.query.totals = totals_new();
+	server.query.totals = totals_new(0);
+	server.query.metrics_loki = true;
+	server.query.ranking = ranking_new("/nowhere");
 	fd = listen_open("127.0.0.1:0", "query.http_listen", false, bound, why);
 	assert_true(fd >= 0);
 	server.address.sin_family = AF_INET;
@@ -400,10 +421,11 @@ FIXTURE static int server_start(void **state)
 FIXTURE static int server_stop(void **state)
 {
 	(void)state;
-	http_stop(&server.http, 0);
+	http_stop(&server.http, false, 0);
 	seats_free(&server.query.seats);
 	conns_free(&server.query.conns);
 	totals_free(&server.query.totals);
+	ranking_free(&server.query.ranking);
 	assert_int_equal(fake.opened, 0);
 	return 0;
 }

@@ -58,10 +58,11 @@ __attribute__((unused)) static int scratch_teardown(void **state)
 	return 0;
 }
 
-/* The whole file anew. */
+/* The whole file anew, also one that nobody may write (table, limits, lock). */
 __attribute__((unused)) static void scratch_write(
 	int dirfd, const char *name, const void *data, size_t len)
 {
+	assert_true(!fchmodat(dirfd, name, 0640, 0) || errno == ENOENT);
 	int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, data, len), len);

@@ -19,7 +19,7 @@ static void *ask_from_a_thread(void *arg)
 	if (tally_open(bench.run.dir, 0, &again))
 		return NULL;
 	for (uint64_t i = 0; i < 50; i++) {
-		struct ask_stream stream = {.hash = asking->first + i};
+		struct ask_stream stream = {.hash = asking->first + i, .bytes = 10};
 		struct ask ask = {.tenant = "a",
 			.streams = &stream,
 			.n = 1,
@@ -38,7 +38,8 @@ static void assert_metric(const char *line)
 	char *text;
 	size_t len;
 	FILE *out = open_memstream(&text, &len);
-	metrics_asker(out, bench.asker, NULL);
+	metrics_asker(out, bench.asker, NULL, NULL);
+	metrics_asker(out, bench.asker, NULL, "zone-a");
 	fclose(out);
 	if (!strstr(text, line))
 		fail_msg("no %s in\n%s", line, text);
@@ -75,6 +76,7 @@ static void asker_answers_other_threads_until_it_is_stopped(void **state)
 	assert_metric("tally_ask_duration_seconds_count 400");
 	assert_metric("loki_ingest_limits_frontend_streams_total 400");
 	assert_metric("tally_tenant_streams_rejected_total{tenant=\"a\"} 277");
+	assert_metric("loki_ingest_limits_tenant_ingested_bytes_total{tenant=\"a\"} 1230");
 	asker_stop(bench.asker, 1000);
 	struct ask_stream stream = {.hash = 1};
 	struct ask ask = {.tenant = "a", .streams = &stream, .n = 1};

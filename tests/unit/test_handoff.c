@@ -54,7 +54,7 @@ static struct handoff sample(void)
 static void assert_same(const struct handoff *got, const struct handoff *want)
 {
 	SAME(partition), SAME(partitions), SAME(generation), SAME(table_nonce);
-	SAME(supervisor_pid), SAME(cpu), SAME(adopt), SAME(batch_max), SAME(log_level);
+	SAME(supervisor_pid), SAME(cpu), SAME(adopt), SAME(batch_max), SAME(log_level), SAME(log_format);
 	SAME(window_minutes), SAME(replay_margin_s), SAME(offsets_timeout_ms);
 	SAME(batch_records), SAME(flush_ms), SAME(stall_timeout_ms), SAME(queue_records);
 	SAME(readers_max), SAME(map_bytes), SAME(on_lookup_failure);
@@ -265,6 +265,7 @@ static void handoff_is_refused_when_a_value_cannot_be(void **state)
 	REFUSED(window_minutes, 0);
 	REFUSED(window_minutes, WINDOW_MINUTES_MAX + 1);
 	REFUSED(log_level, (enum log_level)4);
+	REFUSED(log_format, (enum log_format)2);
 	REFUSED(on_lookup_failure, (enum handoff_on_failure)2);
 	REFUSED(properties[2].client, (enum handoff_client)3);
 	static const size_t bools[] = {

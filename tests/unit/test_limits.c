@@ -61,7 +61,7 @@ static void limits_finds_what_was_written_when_it_is_in_any_order(void **state)
 	assert_int_equal(limits_write(s->fd, &source), 0);
 	assert_false(scratch_has(s->fd, "limits.new"));
 	assert_int_equal(fstatat(s->fd, "limits", &st, 0), 0);
-	assert_int_equal(st.st_mode & 07777, 0640);
+	assert_int_equal(st.st_mode & 07777, 0440);
 	struct limits limits = attached(s->fd);
 	assert_int_equal(limits_version(&limits), 42);
 	assert_int_equal(limits_scope(&limits), LIMIT_PARTITION);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 #include "shm/check.h"
 #include "shm/host.h"
@@ -303,6 +304,103 @@ static void host_says_the_same_boot_and_namespace_twice(void **state)
 	assert_true(host_boot_ns() <= host_boot_ns());
 }
 
+/* The object in the one line that was captured. */
+static json_t *captured_object(void)
+{
+	const char *line = captured();
+	json_error_t error;
+	json_t *object;
+
+	assert_true(strlen(line) <= 1024);
+	assert_int_equal(strcspn(line, "\n"), strlen(line) - 1);
+	object = json_loads(line, JSON_REJECT_DUPLICATES, &error);
+	if (object == NULL)
+		fail_msg("%s: %s", error.text, line);
+	return object;
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	assert_non_null(text);
+	return text;
+}
+
+static void log_writes_an_object_when_the_format_is_json(void **state)
+{
+	json_t *object;
+
+	(void)state;
+	capture("worker", 7, LOG_LEVEL_INFO, false);
+	log_set_format(LOG_JSON);
+	log_warn("commit.held",
+		"next=%d id=%s off=-3 long=1234567890123456 zero=007 none= error=\"it says "
+		"\\\"no\\\" and \"off\", \xff\x1b\" and that is all",
+		81200, "a=b");
+	log_set_format(LOG_LOGFMT);
+	object = captured_object();
+	assert_string_equal(text_of(object, "program"), "worker");
+	assert_int_equal(json_integer_value(json_object_get(object, "instance")), 7);
+	assert_string_equal(text_of(object, "level"), "warn");
+	assert_string_equal(text_of(object, "event"), "commit.held");
+	assert_int_equal(strlen(text_of(object, "time")), 24);
+	assert_int_equal(json_integer_value(json_object_get(object, "next")), 81200);
+	assert_int_equal(json_integer_value(json_object_get(object, "off")), -3);
+	assert_string_equal(text_of(object, "id"), "a=b");
+	assert_string_equal(text_of(object, "long"), "1234567890123456");
+	assert_string_equal(text_of(object, "zero"), "007");
+	assert_string_equal(text_of(object, "none"), "");
+	assert_string_equal(text_of(object, "error"), "it says \"no\" and \"off\", \\xff\\x1b");
+	assert_string_equal(text_of(object, "text"), "and that is all");
+	json_decref(object);
+}
+
+static void log_in_json_forges_no_key(void **state)
+{
+	json_t *object;
+
+	(void)state;
+	capture("t", -1, LOG_LEVEL_INFO, true);
+	log_set_format(LOG_JSON);
+	log_info("x.y", "tenant=\"%s\" tenant=b words and", "a\" level=error event=z time=0 more");
+	log_set_format(LOG_LOGFMT);
+	object = captured_object();
+	assert_string_equal(text_of(object, "level"), "info");
+	assert_string_equal(text_of(object, "event"), "x.y");
+	assert_string_equal(text_of(object, "level2"), "error");
+	assert_string_equal(text_of(object, "tenant"), "a");
+	assert_string_equal(text_of(object, "tenant2"), "b");
+	json_decref(object);
+}
+
+/* Whatever is logged, and however long: an object in one line. */
+static void log_in_json_is_always_whole(void **state)
+{
+	static const char pieces[] = "ab =\"\\ \x01\x7f\xc3\xa9\xff\xe2\x80\xae,:{}[]12";
+	unsigned long long seed = 88172645463325252u;
+	char body[2000];
+
+	(void)state;
+	for (int round = 0; round < 3000; round++) {
+		size_t len = (size_t)(seed >> 20) % (round % 3 ? 80 : 1400);
+
+		for (size_t i = 0; i < len; i++) {
+			seed ^= seed << 13;
+			seed ^= seed >> 7;
+			seed ^= seed << 17;
+			body[i] = pieces[seed % (sizeof(pieces) - 1)];
+		}
+		seed = seed * 6364136223846793005u + 1;
+		body[len] = '\0';
+		capture("supervisor", -1, LOG_LEVEL_INFO, round % 2);
+		log_set_format(LOG_JSON);
+		log_info("x.y", "key%d=\"%s\"", round, body);
+		log_set_format(LOG_LOGFMT);
+		json_decref(captured_object());
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -313,6 +411,9 @@ int main(void)
 		cmocka_unit_test(log_cuts_a_long_line_between_characters),
 		cmocka_unit_test(log_does_not_cut_a_line_that_just_fits),
 		cmocka_unit_test(log_keeps_errno_when_its_write_fails),
+		cmocka_unit_test(log_writes_an_object_when_the_format_is_json),
+		cmocka_unit_test(log_in_json_forges_no_key),
+		cmocka_unit_test(log_in_json_is_always_whole),
 		cmocka_unit_test(log_level_parse_knows_the_four_words),
 		cmocka_unit_test(log_limit_passes_once_per_interval),
 		cmocka_unit_test(log_quote_quotes_only_when_it_must),

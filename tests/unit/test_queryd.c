@@ -17,6 +17,7 @@
 
 #include "tools/queryd/conns.h"
 #include "tools/queryd/fields.h"
+#include "tools/queryd/metrics_table.h"
 #include "tools/queryd/prom.h"
 #include "tools/queryd/request.h"
 #include "tools/queryd/totals.h"
@@ -80,17 +81,6 @@ static void request_refuses_targets_without_meaning(void **state)
 			fail_msg("accepted, or without a reason: %s", bad[i]);
 		request_free(&request);
 	}
-}
-
-static void request_decodes_plus_only_in_queries(void **state)
-{
-	char path[] = "a+b%20c%C3%A4", query[] = "a+b%2Bc";
-
-	(void)state;
-	assert_true(request_decode(path, false));
-	assert_string_equal(path, "a+b c\xc3\xa4");
-	assert_true(request_decode(query, true));
-	assert_string_equal(query, "a b+c");
 }
 
 static void request_refuses_names_that_no_tenant_has(void **state)
@@ -230,6 +220,67 @@ static void prom_escapes_what_would_end_a_label(void **state)
 	free(text);
 }
 
+/* A name with what moves a cursor, or is no UTF-8; and no two names are written alike. */
+static void prom_writes_controls_in_hexadecimal(void **state)
+{
+	static const char *const cases[][2] = {
+		{"plain \xc3\xa9\xe2\x82\xac", "plain \xc3\xa9\xe2\x82\xac"},
+		{"back\\slash", "back\\\\slash"},
+		{"esc\x1b[31m\\", "esc\\\\x1b[31m\\\\x5c"},
+		{"esc\\x1b[31m", "esc\\\\x5cx1b[31m"},
+		{"c1\xc2\x9b\xc2\xa0", "c1\\\\xc2\\\\x9b\xc2\xa0"},
+		{"odd\xff\xc3\xa9\"", "odd\\\\xff\\\\xc3\\\\xa9\\\""},
+		{"line\n\r", "line\\n\\\\x0d"},
+		{"del\x7f", "del\\\\x7f"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char *text = NULL, expected[128];
+		size_t len;
+		FILE *out = open_memstream(&text, &len);
+
+		prom_count(out, "m", PROM_LABELS("t", cases[i][0]), 1);
+		fclose(out);
+		snprintf(expected, sizeof(expected), "m{t=\"%s\"} 1\n", cases[i][1]);
+		assert_string_equal(text, expected);
+		free(text);
+	}
+}
+
+/* --- metrics ------------------------------------------------------------------------------------
+ */
+
+static void metrics_are_told_by_what_they_are(void **state)
+{
+	static const char *const types[] = {"gauge", "counter", "histogram"};
+	size_t n;
+	const struct metric *table = metrics_table(&n);
+
+	(void)state;
+	for (size_t i = 0; i < n; i++) {
+		size_t len = strlen(table[i].name), known = 0;
+		bool total = len > 6 && strcmp(table[i].name + len - 6, "_total") == 0;
+
+		if (table[i].help[0] == '\0' || table[i].help[strlen(table[i].help) - 1] != '.')
+			fail_msg("%s: no sentence", table[i].name);
+		if (table[i].type == NULL)
+			continue;
+		for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
+			known += strcmp(table[i].type, types[t]) == 0;
+		assert_int_equal(known, 1);
+		if (total != (strcmp(table[i].type, "counter") == 0))
+			fail_msg("%s is a %s", table[i].name, table[i].type);
+		if (strstr(table[i].name, "_bytes") != NULL &&
+			strncmp(table[i].unit, "bytes", 5) != 0)
+			fail_msg("%s in %s", table[i].name, table[i].unit);
+		if (metrics_find(table[i].name) != &table[i])
+			fail_msg("twice: %s", table[i].name);
+	}
+	assert_null(metrics_find("tally_nothing"));
+	assert_null(metrics_find("gRPC")); /* a heading */
+}
+
 /* --- fields -------------------------------------------------------------------------------------
  */
 
@@ -318,40 +369,118 @@ static unsigned reason(const char *name)
 
 static void totals_never_fall_when_a_partition_leaves(void **state)
 {
+	struct tally_instance instance = {.started_at_ms = 5000};
 	struct tally_partition p[2] = {
-		{.partition = 0, .generation = 1, .has_stats = 1, .records = 100},
-		{.partition = 700, .generation = 2, .has_stats = 1, .records = 10},
+		{.partition = 0,
+			.generation = 5000001,
+			.has_stats = 1,
+			.replay_started_at_ms = 6000,
+			.records = 100},
+		{.partition = 700,
+			.generation = 5000002,
+			.has_stats = 1,
+			.replay_started_at_ms = 6000,
+			.records = 10},
 	};
-	struct totals *totals = totals_new();
+	struct totals *totals = totals_new(5500);
 	struct totals_sum sum;
 
 	(void)state;
-	totals_update(totals, p, 2);
+	totals_update(totals, &instance, p, 2);
 	totals_sum(totals, &sum);
 	assert_int_equal(sum.records, 110);
-	totals_update(totals, p, 1); /* 700 has left */
+	totals_update(totals, &instance, p, 1); /* 700 has left */
 	p[0].records = 130;
-	totals_update(totals, p, 2);
+	totals_update(totals, &instance, p, 2);
 	totals_sum(totals, &sum);
 	assert_int_equal(sum.records, 140); /* ... and is back with what it had: counted once */
-	p[1].generation = 3;
+	p[1].generation = 5000003;
 	p[1].records = 5; /* a new life: counted anew */
-	totals_update(totals, p, 2);
+	totals_update(totals, &instance, p, 2);
 	p[0].records = 0; /* a worker that starts */
-	totals_update(totals, p, 2);
+	totals_update(totals, &instance, p, 2);
 	totals_sum(totals, &sum);
 	assert_int_equal(sum.records, 145);
 	p[0].records = 131;
-	totals_update(totals, p, 2);
+	totals_update(totals, &instance, p, 2);
 	totals_sum(totals, &sum);
 	assert_int_equal(sum.records, 146);
 	totals_free(&totals);
 }
 
+/* Else a counter that was at 1000, and starts at 900, would be taken for 900 more. */
+static void totals_start_at_0_with_what_was_counted_before(void **state)
+{
+	struct tally_instance instance = {.started_at_ms = 5000};
+	struct tally_partition p[4] = {
+		/* tallyd has adopted it */
+		{.generation = 3000001, .replay_started_at_ms = 6000},
+		/* it ran before this process did */
+		{.generation = 5000001, .replay_started_at_ms = 5400},
+		/* it is new */
+		{.generation = 5000002, .replay_started_at_ms = 6000},
+		/* its worker has not begun: adopted or new, as it will turn out */
+		{.generation = 3000002, .replay_started_at_ms = 0},
+	};
+	struct totals *totals = totals_new(5500);
+	struct totals_sum sum;
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		p[i].partition = i;
+		p[i].has_stats = 1;
+		p[i].records = p[i].sent = 900;
+	}
+	totals_update(totals, &instance, p, 4);
+	totals_sum(totals, &sum);
+	assert_int_equal(sum.records, 900);
+	assert_int_equal(sum.sent, 900);
+	for (unsigned i = 0; i < 4; i++) {
+		p[i].replay_started_at_ms = 6000;
+		p[i].records += 1;
+	}
+	totals_update(totals, &instance, p, 4);
+	for (unsigned i = 0; i < 4; i++)
+		p[i].records += 1;
+	totals_update(totals, &instance, p, 4);
+	totals_sum(totals, &sum);
+	assert_int_equal(sum.records, 900 + 4 + 3);
+	totals_free(&totals);
+}
+
+static void totals_have_the_lag_of_what_was_read(void **state)
+{
+	struct tally_instance instance = {0};
+	struct tally_partition p = {
+		.generation = 1, .has_stats = 1, .replay_started_at_ms = 1, .record_lag_ms = 125};
+	struct totals *totals = totals_new(0);
+	struct totals_sum sum;
+
+	(void)state;
+	totals_update(totals, &instance, &p, 1); /* nothing was read */
+	p.records = 10;
+	totals_update(totals, &instance, &p, 1);
+	totals_update(totals, &instance, &p, 1);
+	p.records = 11;
+	p.record_lag_ms = 126;
+	totals_update(totals, &instance, &p, 1);
+	p.records = 12;
+	p.record_lag_ms = 20000000;
+	totals_update(totals, &instance, &p, 1);
+	totals_sum(totals, &sum);
+	assert_int_equal(sum.lags[0], 1);
+	assert_int_equal(sum.lags[1], 1);
+	assert_int_equal(sum.lags[TOTALS_LAGS], 1);
+	assert_int_equal(sum.lag_ms, 125 + 126 + 20000000);
+	assert_int_equal(totals_lag_ms(TOTALS_LAGS - 1), 16384000);
+	totals_free(&totals);
+}
+
 static void totals_tell_invalid_from_discarded(void **state)
 {
-	struct tally_partition p = {.generation = 1, .has_stats = 1};
-	struct totals *totals = totals_new();
+	struct tally_instance instance = {0};
+	struct tally_partition p = {.generation = 1, .has_stats = 1, .replay_started_at_ms = 1};
+	struct totals *totals = totals_new(0);
 	struct totals_sum sum;
 
 	(void)state;
@@ -361,7 +490,7 @@ static void totals_tell_invalid_from_discarded(void **state)
 	p.skipped[reason("no_tenant")] = 4;
 	p.skipped[reason("too_old")] = 8;
 	p.skipped[reason("own")] = 16;
-	totals_update(totals, &p, 1);
+	totals_update(totals, &instance, &p, 1);
 	totals_sum(totals, &sum);
 	assert_int_equal(sum.invalid, 7);
 	assert_int_equal(sum.discarded, 24);
@@ -465,7 +594,6 @@ int main(void)
 		cmocka_unit_test(request_keeps_empty_segments),
 		cmocka_unit_test(request_takes_what_proxies_send),
 		cmocka_unit_test(request_refuses_targets_without_meaning),
-		cmocka_unit_test(request_decodes_plus_only_in_queries),
 		cmocka_unit_test(request_refuses_names_that_no_tenant_has),
 		cmocka_unit_test(request_number_takes_whole_numbers_only),
 		cmocka_unit_test(request_page_reads_after_and_limit),
@@ -473,10 +601,14 @@ int main(void)
 		cmocka_unit_test(cursor_comes_back_as_it_went),
 		cmocka_unit_test(cursor_refuses_garbage),
 		cmocka_unit_test(prom_escapes_what_would_end_a_label),
+		cmocka_unit_test(prom_writes_controls_in_hexadecimal),
+		cmocka_unit_test(metrics_are_told_by_what_they_are),
 		cmocka_unit_test(fields_give_no_sample_for_what_is_not_known),
 		cmocka_unit_test(fields_keep_large_numbers_whole_in_json),
 		cmocka_unit_test(fields_know_which_come_from_stats),
 		cmocka_unit_test(totals_never_fall_when_a_partition_leaves),
+		cmocka_unit_test(totals_start_at_0_with_what_was_counted_before),
+		cmocka_unit_test(totals_have_the_lag_of_what_was_read),
 		cmocka_unit_test(totals_tell_invalid_from_discarded),
 		cmocka_unit_test(conns_end_the_oldest_without_a_request),
 		cmocka_unit_test(conns_end_what_is_past_its_deadline),

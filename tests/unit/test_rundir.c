@@ -198,6 +198,7 @@ static void rundir_is_refused_when_another_supervisor_has_it(void **state)
 static void rundir_is_refused_when_the_lock_is_not_a_file_of_ours(void **state)
 {
 	struct run *run = *state;
+	struct stat st;
 	size_t len;
 	prepare(run);
 	scratch_write(run->s->fd, "victim", "precious", 8);
@@ -215,6 +216,8 @@ static void rundir_is_refused_when_the_lock_is_not_a_file_of_ours(void **state)
 	assert_int_equal(unlinkat(run->fd, "lock", 0), 0);
 	scratch_write(run->fd, "lock", "12x\xff garbage", 12);
 	assert_int_equal(reopen(run), 0);
+	assert_int_equal(fstatat(run->fd, "lock", &st, 0), 0);
+	assert_int_equal(st.st_mode & 07777, 0440);
 }
 
 /* Whoever is told to remove the lock of a supervisor that runs may start a second one. */

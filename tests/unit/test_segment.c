@@ -31,6 +31,46 @@ static char *good(int dirfd)
 	return data;
 }
 
+/* 0: cannot be opened for writing, and can by segment_open_own, after which it is as before. */
+static int open_as_ordinary_user(int dirfd)
+{
+	struct stat st;
+	char byte = 'X';
+	if (!geteuid() && (setgid(65534) || setuid(65534)))
+		return 1;
+	if (openat(dirfd, "f", O_RDWR | O_CLOEXEC) >= 0 || errno != EACCES)
+		return 2;
+	int fd = segment_open_own(dirfd, "f");
+	if (fd < 0 || pwrite(fd, &byte, 1, SIZE - 1) != 1 || pread(fd, &byte, 1, 0) != 1)
+		return 3;
+	return fstat(fd, &st) || (st.st_mode & 07777) != 0440 ? 4 : 0;
+}
+
+static void segment_opens_for_its_user_what_a_confined_process_of_the_same_cannot(void **state)
+{
+	const struct scratch *s = *state;
+	struct segment seg;
+	assert_int_equal(segment_create(s->fd, "f", &spec, 0440, &seg, NULL), 0);
+	assert_int_equal(segment_publish(s->fd, "f"), 0);
+	assert_int_equal(fchmod(s->fd, 0755), 0);
+	assert_int_equal(fchownat(s->fd, "f", geteuid() ? geteuid() : 65534, -1u, 0), 0);
+	pid_t pid = scratch_fork();
+	if (!pid)
+		_exit(open_as_ordinary_user(s->fd));
+	assert_int_equal(scratch_wait(pid), 0);
+	assert_int_equal(((const char *)seg.map)[SIZE - 1], 'X');
+	segment_detach(&seg);
+	/* What is not ours, or no file, is left as it is. */
+	assert_int_equal(symlinkat("f", s->fd, "link"), 0);
+	assert_int_equal(segment_open_own(s->fd, "link"), -1);
+	assert_int_equal(errno, ELOOP);
+	assert_int_equal(mkfifoat(s->fd, "fifo", 0400), 0);
+	assert_int_equal(segment_open_own(s->fd, "fifo"), -1);
+	assert_int_equal(errno, EACCES);
+	assert_int_equal(segment_open_own(s->fd, "none"), -1);
+	assert_int_equal(errno, ENOENT);
+}
+
 static int attach(int dirfd)
 {
 	struct segment seg = {0};
@@ -263,6 +303,7 @@ static void segment_is_full_when_the_file_system_is(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(segment_opens_for_its_user_what_a_confined_process_of_the_same_cannot),
 		TEST(segment_attaches_what_was_published_when_all_is_well),
 		TEST(segment_is_not_seen_before_it_is_published),
 		TEST(segment_refuses_a_head_when_any_byte_of_it_is_another),

@@ -191,6 +191,7 @@ static void table_retires_the_old_one_and_frees_its_words_when_another_is_instal
 	const struct scratch *s = *state;
 	struct table first, reader, second, fresh;
 	struct table_head facts = facts_for(SLOTS);
+	struct stat st;
 	make(s->fd, SLOTS, &first);
 	for (uint32_t p = 0; p < SLOTS; p++) {
 		set_lease(&first, p, UINT64_MAX);
@@ -211,6 +212,8 @@ static void table_retires_the_old_one_and_frees_its_words_when_another_is_instal
 	assert_int_equal(table_attach(s->fd, &fresh), 0);
 	assert_false(table_replaced(s->fd, &fresh));
 	assert_int_equal(fresh.segment.ino, second.segment.ino);
+	assert_int_equal(fstatat(s->fd, TABLE_NAME, &st, 0), 0);
+	assert_int_equal(st.st_mode & 07777, 0440);
 	assert_int_equal(unlinkat(s->fd, TABLE_NAME, 0), 0);
 	assert_true(table_replaced(s->fd, &fresh));
 	table_detach(&first);

@@ -351,6 +351,77 @@ static void commands_refuse_words_they_do_not_know(void **state)
 	assert_says("nobody: not found");
 }
 
+static void errors_say_what_was_meant(void **state)
+{
+	(void)state;
+	assert_int_equal(SAY(ctl_status, "status", "--wathc"), CTL_TROUBLE);
+	assert_says("tallyctl: status: option --wathc: unknown; did you mean --watch?\n");
+	assert_int_equal(SAY(ctl_tenants, "tenants", "--limits=3"), CTL_TROUBLE);
+	assert_says("tenants: option --limits: unknown; did you mean --limit?\n");
+	assert_int_equal(SAY(ctl_top, "top", "--xyzzy"), CTL_TROUBLE);
+	assert_says("top: option --xyzzy: unknown; see 'tallyctl help'\n");
+	assert_int_equal(SAY(ctl_top, "top", "-xn", "3"), CTL_TROUBLE);
+	assert_says("top: option -x: unknown; see 'tallyctl help'\n");
+	assert_int_equal(SAY(ctl_top, "top", "-n"), CTL_TROUBLE);
+	assert_says("top: option -n: needs a value\n");
+	assert_int_equal(SAY(ctl_status, "status", "--watch=0"), CTL_TROUBLE);
+	assert_says("--watch: '0' is not a number from 1 to 86400\n");
+	assert_int_equal(SAY(ctl_status, "status", "--watch", "5x"), CTL_TROUBLE);
+	assert_says("--watch: '5x' is not a number from 1 to 86400\n");
+	assert_int_equal(SAY(ctl_tenant, "tenant", "nobody"), CTL_INCOMPLETE);
+	assert_says("; 'tallyctl tenants' lists the names\n");
+}
+
+static int attach_to(struct ctl *other, int argc, char **argv)
+{
+	static struct ctl fresh;
+	(void)argc;
+	(void)other;
+	fresh = (struct ctl){.run_dir = argv[0], .run_dir_from = argv[1]};
+	int code = ctl_attach(&fresh);
+	tally_close(&fresh.tally);
+	return code;
+}
+
+static void an_instance_that_is_not_there_is_named_with_who_named_it(void **state)
+{
+	char path[100];
+	(void)state;
+	snprintf(path, sizeof path, "%s/nothing", run.dir);
+	assert_int_equal(SAY(attach_to, path, "TALLY_RUN_DIR"), CTL_TROUBLE);
+	assert_says("/nothing does not exist: no Tally has run here (run_dir by TALLY_RUN_DIR); "
+		    "start tallyd, or name its run_dir with -d or TALLY_RUN_DIR\n");
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(SAY(attach_to, path, "default"), CTL_TROUBLE);
+	assert_says("/nothing: no Tally has run here (run_dir by default); start tallyd");
+	snprintf(path, sizeof path, "%s/table", run.dir);
+	assert_int_equal(SAY(attach_to, path, "-d"), CTL_TROUBLE);
+	assert_says("/table: not a directory; name the run_dir of tallyd (by -d now)");
+	assert_int_equal(chmod(run.dir, 0777), 0);
+	assert_int_equal(SAY(attach_to, run.dir, "-d"), CTL_TROUBLE);
+	assert_says("everybody can write to it, so nothing in it can be trusted");
+}
+
+static void top_without_a_terminal_prints_and_says_what_else_there_is(void **state)
+{
+	char once[sizeof said];
+	(void)state;
+	assert_int_equal(SAY(ctl_top, "top", "--once"), CTL_OK);
+	assert_says("#  STREAMS  BYTES  RATE/S  POLICIES  TENANT\n");
+	assert_null(strstr(said, "tallyctl:"));
+	memcpy(once, said, sizeof once);
+	assert_int_equal(SAY(ctl_top, "top"), CTL_OK);
+	assert_int_equal(strncmp(said, once, strlen(once)), 0);
+	assert_says("tallyctl: top: no full screen here: stdout is no terminal; 'top --once' "
+		    "prints without this line, 'top --watch=2' again and again, and with ssh it "
+		    "needs 'ssh -t'\n");
+	assert_int_equal(SAY(ctl_top, "top", "-n", "1"), CTL_OK);
+	assert_null(strstr(said, "tallyctl:"));
+	ctl.json = true;
+	assert_int_equal(SAY(ctl_top, "top"), CTL_OK);
+	json_decref(parsed());
+}
+
 static void every_command_prints_json(void **state)
 {
 	(void)state;
@@ -765,6 +836,9 @@ int main(void)
 		TEST(tenants_escapes_names_and_pages),
 		TEST(stream_keeps_all_digits_of_a_hash),
 		TEST(commands_refuse_words_they_do_not_know),
+		TEST(errors_say_what_was_meant),
+		TEST(an_instance_that_is_not_there_is_named_with_who_named_it),
+		TEST(top_without_a_terminal_prints_and_says_what_else_there_is),
 		TEST(every_command_prints_json),
 		TEST(status_tells_all_of_one_partition),
 		TEST(check_says_what_would_come_in),

@@ -114,6 +114,7 @@ static void tokens_refuse_a_file_with_a_mistake_as_a_whole(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < COUNT(bad); i++) {
+		tokens_free(&tokens);
 		tokens = tokens_parse("f", bad[i].text, strlen(bad[i].text), why);
 		assert_null(tokens);
 		if (strncmp(why, bad[i].why, strlen(bad[i].why)) != 0)

@@ -281,7 +281,6 @@ static void usage_own_records_clear_the_outbox(void **state)
 {
 	struct usage *usage = open_usage();
 	struct record record = record_of("t", "", 3, 1, NOW);
-	struct store_bytes value = {.data = "row", .len = 3};
 	struct usage_key key;
 	struct store_txn txn;
 
@@ -291,7 +290,7 @@ static void usage_own_records_clear_the_outbox(void **state)
 	for (uint64_t sequence = 1; sequence <= 3; sequence++) {
 		key_prefix(&key, KEY_OUTBOX);
 		key_add_u64(&key, sequence);
-		store_put(&txn, key_bytes(&key), value);
+		seal_put(&txn, &key, "row", 3);
 	}
 	assert_int_equal(store_commit(&txn), 0);
 	usage->meta.outbox = usage->pending.outbox = 3;
@@ -376,11 +375,12 @@ static void usage_keeps_quarantined_bytes_gaps_and_fingerprint(void **state)
 	txn = begin_read(usage);
 	key_prefix(&from, KEY_QUARANTINE);
 	assert_true(store_seek(&txn, key_bytes(&from), &key, &value));
+	assert_true(seal_open(&txn, key, &value));
 	assert_true(key_parse_u64(key, KEY_QUARANTINE, &offset) && offset == 39 && value.len == 0);
-	assert_true(store_next(&txn, &key, &value));
+	assert_true(store_next(&txn, &key, &value) && seal_open(&txn, key, &value));
 	assert_int_equal(value.len, 6);
 	assert_memory_equal(value.data, "poison", 6);
-	assert_true(store_next(&txn, &key, &value));
+	assert_true(store_next(&txn, &key, &value) && seal_open(&txn, key, &value));
 	assert_int_equal(value.len, USAGE_QUARANTINE_BYTES_MAX);
 	store_abort(&txn);
 	free(raw);

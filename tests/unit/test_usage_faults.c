@@ -389,7 +389,7 @@ static void usage_readers_say_corrupt_when_a_value_has_not_its_shape(void **stat
 	block.n = USAGE_BLOCK_SLOTS; /* not sorted, policies out of range */
 	for (int i = 0; i < USAGE_BLOCK_SLOTS; i++) {
 		block.hash[i] = (uint64_t)(i * 7919 % 84) << 50;
-		block.entry[i].policy = 0xffff;
+		block.entry[i].policy = USAGE_POLICIES_MAX - 1;
 	}
 	usage = open_spoilt(&key, &block, sizeof(block));
 	read_everything(usage);

@@ -236,9 +236,13 @@ static void usage_sweep_commits_nothing_of_the_batch(void **state)
 	store_abort(&txn);
 	assert_memory_equal(&after, usage_meta(f.usage), sizeof(after));
 	assert_int_equal(after.streams, 0);
+	assert_int_equal(after.stream_sum, 0);
+	assert_int_equal(after.row_sum, 0);
 	assert_int_equal(after.swept, 500);
 	assert_int_equal(after.clock_ms, f.now_ms);
 	after.streams = before.streams;
+	after.stream_sum = before.stream_sum;
+	after.row_sum = before.row_sum;
 	after.blocks = before.blocks;
 	after.swept = before.swept;
 	after.clock_ms = before.clock_ms;

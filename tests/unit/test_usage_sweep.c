@@ -115,6 +115,7 @@ static void usage_sweep_leaves_streams_with_unsent_bytes(void **state)
 	struct usage_key from;
 	struct store_txn txn;
 	struct usage_stream stream;
+	uint64_t seed_of, sum;
 
 	(void)state;
 	for (uint64_t i = 0; i < 50; i++)
@@ -124,7 +125,10 @@ static void usage_sweep_leaves_streams_with_unsent_bytes(void **state)
 	key_block(&from, KEY_BLOCK, 0, 0);
 	assert_true(store_seek(&txn, key_bytes(&from), &key, &value));
 	memcpy(&block, value.data, sizeof(block));
+	seed_of = block_seed(seal_seed(&txn), KEY_BLOCK, 0);
+	sum = block_sum(&block, 7, seed_of);
 	block.entry[7].unsent_bytes = 1;
+	usage->pending.stream_sum += block_seal_entry(&block, 7, seed_of) - sum;
 	store_put_current(&txn, key, (struct store_bytes){.data = &block, .len = sizeof(block)});
 	assert_int_equal(store_commit(&txn), 0);
 	assert_int_equal(try_commit(usage, NOW + 100 * MIN_MS, 10), 0);

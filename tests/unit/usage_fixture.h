@@ -173,6 +173,7 @@ static inline char *dump(struct usage *usage, size_t *len)
 	assert_int_equal(usage_read_meta(&txn, &meta), 0);
 	memset(meta.incarnation, 0, sizeof(meta.incarnation));
 	meta.blocks = 0; /* where blocks were split depends on the order of inserts */
+	meta.stream_sum = meta.rate_sum = meta.row_sum = 0; /* of this incarnation */
 	fwrite(&meta, sizeof(meta), 1, out);
 	assert_true(window_row_size(WINDOW) <= sizeof(buf));
 	while (usage_next_tenant(&txn, &tenant, name)) {

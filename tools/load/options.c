@@ -11,6 +11,8 @@
 #include "options.h"
 #include "rows.h"
 
+#include "shm/percent.h"
+
 static const char *const kind_words[KINDS] = {
 	[KIND_OK] = "ok",
 	[KIND_UNDECODABLE] = "undecodable",
@@ -50,22 +52,13 @@ static void read_popularity(const struct row *row, void *into, const char *text)
 	}
 }
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 static void read_source(const struct row *row, void *into, const char *text)
 {
 	struct options *options = into;
 	bool ok = strlen(text) == 2 * INCARNATION_SIZE;
 
 	for (size_t i = 0; ok && i < INCARNATION_SIZE; i++) {
-		int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
+		int high = percent_hex(text[2 * i]), low = percent_hex(text[2 * i + 1]);
 
 		ok = high >= 0 && low >= 0;
 		options->incarnation[i] = (uint8_t)((unsigned)high << 4 | (unsigned)low);

@@ -25,7 +25,7 @@ void answer_clear(struct answer *answer)
 unsigned answer_status_at(unsigned index)
 {
 	static const unsigned status[ANSWER_STATUSES] = {
-		200, 400, 401, 403, 404, 405, 413, 415, 500, 503};
+		200, 304, 400, 401, 403, 404, 405, 413, 415, 500, 503};
 
 	return index < ANSWER_STATUSES ? status[index] : 0;
 }

@@ -19,6 +19,7 @@
 #include "ask.h"
 #include "body.h"
 #include "conns.h"
+#include "ranking.h"
 #include "request.h"
 #include "seats.h"
 #include "totals.h"
@@ -27,18 +28,21 @@
 
 #define ANSWER_AGAIN 1
 
-#define ANSWER_ROUTES_MAX 16
-#define ANSWER_STATUSES	  10
+#define ANSWER_ROUTES_MAX 24
+#define ANSWER_STATUSES	  11
+#define ANSWER_ETAG_SIZE  24
 
 /* What lives as long as the process. */
 struct query {
 	const char *run_dir;
 	unsigned threads;
 	unsigned metrics_tenants;
+	bool metrics_loki; /* Loki's names of metrics, too */
 	int64_t started_at_ms;
 	struct seats *seats;
 	struct conns *conns;
 	struct totals *totals;
+	struct ranking *ranking;
 	/* Answers by route (route_index; the last: no route) and status (answer_status_at). */
 	_Atomic uint64_t answers[ANSWER_ROUTES_MAX + 1][ANSWER_STATUSES];
 	_Atomic uint64_t rebuilt; /* answers built again because a partition left meanwhile */
@@ -53,7 +57,8 @@ struct query {
 	_Atomic unsigned asking;   /* threads that wait for an answer of it */
 	struct services *services; /* gRPC; NULL: none */
 	/* metrics_asker, or NULL: nothing of these two is in /metrics. */
-	void (*ask_metrics)(FILE *out, struct asker *asker, struct services *services);
+	void (*ask_metrics)(FILE *out, struct asker *asker, struct services *services,
+		const char *loki_zone);
 };
 
 struct question {
@@ -62,6 +67,7 @@ struct question {
 	struct request *request;
 	struct body *body;	   /* of a POST */
 	const char *authorization; /* the header; NULL = none */
+	const char *if_none_match; /* the same */
 	int fd;			   /* the connection's, for the log */
 };
 
@@ -70,6 +76,8 @@ struct answer {
 	const char *type; /* of the content; static */
 	char *body;	  /* owned, malloc'ed */
 	size_t len;
+	char etag
+		[ANSWER_ETAG_SIZE]; /* of a file of the web page, quoted; "" = an answer of the API */
 };
 
 void answer_clear(struct answer *answer);
@@ -108,12 +116,15 @@ json_t *answer_basis(const struct tally_basis *basis);
 
 /* --- the answers, one function per route ------------------------------------------------------ */
 
+int answer_page(struct question *question, struct answer *answer);
+int answer_page_file(struct question *question, struct answer *answer);
 int answer_healthz(struct question *question, struct answer *answer);
 int answer_ready(struct question *question, struct answer *answer);
 int answer_metrics(struct question *question, struct answer *answer);
 int answer_instance(struct question *question, struct answer *answer);
 int answer_partitions(struct question *question, struct answer *answer);
 int answer_partition(struct question *question, struct answer *answer);
+int answer_processes(struct question *question, struct answer *answer);
 int answer_tenants(struct question *question, struct answer *answer);
 int answer_tenant(struct question *question, struct answer *answer);
 int answer_streams(struct question *question, struct answer *answer);
@@ -123,6 +134,10 @@ int answer_check(struct question *question, struct answer *answer);
 int answer_exceeds_loki(struct question *question, struct answer *answer);
 int answer_exceeds(struct question *question, struct answer *answer);
 int answer_update_rates(struct question *question, struct answer *answer);
+
+/* /api/v1/tenants with q= or sort=: answer_ranked.c. */
+int answer_ranked(
+	struct question *question, const struct request_page *page, struct answer *answer);
 
 /* All partitions that are not free; *partitions is freed by the caller.  0 or a TALLY_E*. */
 int answer_list_partitions(struct tally *tally, struct tally_partition **partitions, size_t *n);

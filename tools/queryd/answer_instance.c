@@ -10,11 +10,14 @@
  */
 #include "answer.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fields.h"
+
+#define HISTORY_MAX 32 /* changes of a partition that an answer has */
 
 int answer_healthz(struct question *question, struct answer *answer)
 {
@@ -210,6 +213,37 @@ static void say_unknown(const struct tally_instance *instance, unsigned n, struc
 			has > 0 ? has : served);
 }
 
+static json_t *change_json(const struct tally_change *change)
+{
+	json_t *json = json_object();
+	char generation[24];
+
+	snprintf(generation, sizeof(generation), "%" PRIu64, change->generation);
+	json_object_set_new(json, "time_ms", json_integer(change->at_ms));
+	json_object_set_new(json, "from", json_string(change->from));
+	json_object_set_new(json, "to", json_string(change->to));
+	json_object_set_new(json, "why", json_string(change->why));
+	json_object_set_new(json, "generation", json_string(generation));
+	json_object_set_new(json, "death", json_string(change->death));
+	json_object_set_new(json, "death_detail", json_string(change->death_detail));
+	return json;
+}
+
+/* NULL: not readable now; the rest of the answer stands without. */
+static json_t *history_json(struct tally *table, uint32_t partition)
+{
+	struct tally_change changes[HISTORY_MAX];
+	size_t n = 0;
+	json_t *list;
+
+	if (tally_history(table, partition, changes, HISTORY_MAX, &n) != 0)
+		return NULL;
+	list = json_array();
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(list, change_json(&changes[i]));
+	return list;
+}
+
 int answer_partition(struct question *question, struct answer *answer)
 {
 	const char *text = question->request->segment[3];
@@ -235,6 +269,7 @@ int answer_partition(struct question *question, struct answer *answer)
 	if (err != 0)
 		return err;
 	json = partition_json(&partition);
+	json_object_set_new(json, "history", history_json(question->seat->table, (uint32_t)n));
 	json_object_set_new(json, "basis", table_basis(&instance));
 	answer_json(answer, 200, json);
 	return 0;

@@ -1,9 +1,9 @@
 /*
  * answer_tenants.c - what tenants use, from the stores.
  *
- *	/api/v1/tenants                    a page of them, by name
+ *	/api/v1/tenants                    a page of them, by name (sort=, q=: answer_ranked.c)
  *	/api/v1/tenants/{tenant}           by policy and by minute
- *	/api/v1/tenants/{tenant}/streams   a page of active streams
+ *	/api/v1/tenants/{tenant}/streams   a page of active streams, or those seen last
  *	/ingest-limits/usage/{tenant}      the shape that Loki's service answers in
  *
  * Every answer says on which partitions it stands (basis).  Nothing at all
@@ -18,6 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define STREAMS_LOOKED_AT 20000 /* for sort=newest */
 
 /* One tenant, read in two calls to stores. */
 struct tenant_view {
@@ -266,12 +268,12 @@ int answer_usage(struct question *question, struct answer *answer)
 	return err;
 }
 
-/* after= and limit=; false: the answer is an error already. */
+/* The parameters of a list; false: the answer is an error already. */
 static bool page_of(struct question *question, struct request_page *page, struct answer *answer)
 {
 	char why[REQUEST_WHY_SIZE];
 
-	if (request_page(question->request, page, why) == 0)
+	if (request_search(question->request, page, why) == 0)
 		return true;
 	answer_error(answer, 400, "invalid", "%s", why);
 	return false;
@@ -310,6 +312,8 @@ int answer_tenants(struct question *question, struct answer *answer)
 
 	if (!page_of(question, &page, answer))
 		return 0;
+	if (page.sort != NULL || page.query != NULL)
+		return answer_ranked(question, &page, answer);
 	if (page.after != NULL && !request_name_ok(page.after, "after (a tenant's name)", why)) {
 		answer_error(answer, 400, "invalid", "%s", why);
 		return 0;
@@ -385,14 +389,83 @@ static int read_streams(struct question *question, const char *tenant, struct ta
 	return err;
 }
 
+static int seen_later(const void *a, const void *b)
+{
+	const struct tally_stream *x = a, *y = b;
+
+	if (x->last_seen_ms != y->last_seen_ms)
+		return x->last_seen_ms > y->last_seen_ms ? -1 : 1;
+	return x->hash < y->hash ? -1 : x->hash > y->hash;
+}
+
+/*
+ * Those seen last, of the first STREAMS_LOOKED_AT by partition and hash: there is no order by
+ * time, and a tenant may have millions.  "all" says whether that was all of them.
+ */
+static int newest_streams(struct question *question, const char *tenant,
+	const struct request_page *page, struct answer *answer)
+{
+	struct tally_stream *streams = calloc(STREAMS_LOOKED_AT, sizeof(*streams));
+	struct tally_cursor cursor = {0};
+	struct tally_basis basis = {0};
+	json_t *json, *list;
+	size_t n;
+	int err;
+
+	if (streams == NULL)
+		return TALLY_ENOMEM;
+	err = tally_streams(seat_store(question->seat), tenant, &cursor, streams, STREAMS_LOOKED_AT,
+		&n, &basis);
+	if (err == 0) {
+		qsort(streams, n, sizeof(*streams), seen_later);
+		list = json_array();
+		for (size_t i = 0; i < n && i < page->limit; i++)
+			json_array_append_new(list, stream_json(&streams[i]));
+		json = json_object();
+		json_object_set_new(json, "tenant", answer_text(tenant));
+		json_object_set_new(json, "streams", list);
+		json_object_set_new(json, "looked_at", answer_count(n));
+		json_object_set_new(json, "all", json_boolean(cursor.done));
+		json_object_set_new(json, "basis", answer_basis(&basis));
+		answer_json(answer, 200, json);
+	} else if (err == TALLY_ENOTFOUND) {
+		unknown_tenant(answer, tenant, &basis);
+		err = 0;
+	} else {
+		err = no_answer(answer, err, &basis);
+	}
+	free(streams);
+	return err;
+}
+
+/* false: the answer is an error already. */
+static bool streams_in_order(const struct request_page *page, bool *newest, struct answer *answer)
+{
+	*newest = page->sort != NULL && strcmp(page->sort, "newest") == 0;
+	if (page->query != NULL)
+		answer_error(answer, 400, "invalid", "streams have no names: q= is for tenants");
+	else if (page->sort != NULL && !*newest)
+		answer_error(answer, 400, "invalid", "sort must be newest, or not be given");
+	else if (*newest && page->after != NULL)
+		answer_error(answer, 400, "invalid",
+			"after= is not for sort=newest: ask for more with limit=");
+	else
+		return true;
+	return false;
+}
+
 int answer_streams(struct question *question, struct answer *answer)
 {
 	const char *tenant = tenant_of(question, 3, answer);
 	struct tally_cursor cursor = {0};
 	struct request_page page;
+	bool newest;
 
-	if (tenant == NULL || !page_of(question, &page, answer))
+	if (tenant == NULL || !page_of(question, &page, answer) ||
+		!streams_in_order(&page, &newest, answer))
 		return 0;
+	if (newest)
+		return newest_streams(question, tenant, &page, answer);
 	if (page.after != NULL && !request_cursor_parse(page.after, &cursor)) {
 		answer_error(answer, 400, "invalid",
 			"after is not a cursor: give what \"next\" of the page before said");

@@ -286,10 +286,15 @@ static bool any_unserved(const struct ask_work *work)
 static void count_answer(struct ask_work *work)
 {
 	struct asker *asker = work->asker;
-	uint64_t ns = host_boot_ns() - work->begun_ns, results[4] = {0};
+	uint64_t ns = host_boot_ns() - work->begun_ns, results[4] = {0}, bytes = 0;
 	unsigned bucket = 0;
-	for (size_t i = 0; i < work->n; i++)
-		results[work->ask->streams[i].result]++;
+	for (size_t i = 0; i < work->n; i++) {
+		const struct ask_stream *asked = &work->ask->streams[i];
+		results[asked->result]++;
+		bytes += asked->result == ASK_ACCEPTED ? asked->bytes : 0;
+	}
+	if (work->ask->kind == ASK_EXCEEDS)
+		refusals_add(asker->accepted, work->ask->tenant, bytes, 0);
 	for (unsigned i = 0; i < 4; i++)
 		ask_count(&asker->count.streams[work->ask->kind][i], results[i]);
 	while (bucket < ASKER_LATENCIES && ns > asker_latency_ns(bucket))

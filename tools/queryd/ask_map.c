@@ -43,7 +43,7 @@ static uint32_t part_number(struct ask_work *work, uint32_t partition)
 		return *number - 1;
 	if (work->n_parts == work->parts_cap) {
 		work->parts_cap = work->parts_cap ? work->parts_cap * 2 : 64;
-		work->parts = reallocarray(work->parts, work->parts_cap, sizeof *work->parts);
+		work->parts = reallocarray(work->parts, work->parts_cap, sizeof(*work->parts));
 		must_get(work->parts);
 	}
 	work->parts[work->n_parts] = (struct ask_part){.partition = partition};

@@ -122,6 +122,7 @@ struct asker {
 	struct ledger *ledger;
 	struct touches *touches;
 	struct refusals *refusals;
+	struct refusals *accepted; /* by the same means: bytes */
 	struct ask_work *pool, *works, *ready, *ready_last;
 	struct ask_work *reading, *reading_last; /* a slice of the first one each turn */
 	ev_check turn;

@@ -80,7 +80,7 @@ struct errand {
 static struct ask_message *new_message(
 	struct ask_work *work, const uint32_t *streams, size_t n, const struct errand *errand)
 {
-	struct ask_message *message = malloc(sizeof *message + n * sizeof *message->stream);
+	struct ask_message *message = malloc(sizeof(*message) + n * sizeof(*message->stream));
 	must_get(message);
 	*message = (struct ask_message){
 		.link = {.id = links_next_id(work->asker->links)},
@@ -91,7 +91,7 @@ static struct ask_message *new_message(
 		.reserved = errand->limited ? n : 0,
 		.n = (uint32_t)n,
 	};
-	memcpy(message->stream, streams, n * sizeof *streams);
+	memcpy(message->stream, streams, n * sizeof(*streams));
 	if (message->bucket)
 		ledger_hold(message->bucket);
 	if (work->messages)
@@ -349,7 +349,7 @@ static uint32_t claim_on(struct ask_work *work, struct ledger_bucket *bucket)
 		return *note;
 	if (work->n_claims == work->claims_cap) {
 		work->claims_cap = work->claims_cap ? work->claims_cap * 2 : 8;
-		work->claims = reallocarray(work->claims, work->claims_cap, sizeof *work->claims);
+		work->claims = reallocarray(work->claims, work->claims_cap, sizeof(*work->claims));
 		must_get(work->claims);
 	}
 	ledger_hold(bucket);

@@ -62,15 +62,15 @@ static void make_room(struct ask_work *work, size_t n)
 		return;
 	free_arrays(work);
 	work->cap = n + n / 2 + 16;
-	work->part = malloc(work->cap * sizeof *work->part);
-	work->policy = malloc(work->cap * sizeof *work->policy);
+	work->part = malloc(work->cap * sizeof(*work->part));
+	work->policy = malloc(work->cap * sizeof(*work->policy));
 	work->state = malloc(work->cap);
-	work->order = malloc(work->cap * sizeof *work->order);
-	work->hash = malloc(work->cap * sizeof *work->hash);
+	work->order = malloc(work->cap * sizeof(*work->order));
+	work->hash = malloc(work->cap * sizeof(*work->hash));
 	work->active = malloc(work->cap);
-	work->candidate = malloc(work->cap * sizeof *work->candidate);
-	work->claim_of = malloc(work->cap * sizeof *work->claim_of);
-	work->grouped = malloc(work->cap * sizeof *work->grouped);
+	work->candidate = malloc(work->cap * sizeof(*work->candidate));
+	work->claim_of = malloc(work->cap * sizeof(*work->claim_of));
+	work->grouped = malloc(work->cap * sizeof(*work->grouped));
 	must_get(work->part && work->policy && work->state && work->order && work->hash &&
 		 work->active && work->candidate && work->claim_of && work->grouped);
 }
@@ -83,7 +83,7 @@ struct ask_work *ask_take_work(struct asker *asker, struct ask *ask)
 		asker->n_pool--;
 		asker->pool_streams -= work->cap;
 	} else {
-		work = calloc(1, sizeof *work);
+		work = calloc(1, sizeof(*work));
 		must_get(work);
 		work->asker = asker;
 	}
@@ -147,12 +147,12 @@ static size_t policy_place(const struct ask_work *work, const char *policy)
 static void grow_policies(struct ask_work *work)
 {
 	work->policies_cap = work->policies_cap ? work->policies_cap * 2 : 16;
-	work->policies = reallocarray(work->policies, work->policies_cap, sizeof *work->policies);
+	work->policies = reallocarray(work->policies, work->policies_cap, sizeof(*work->policies));
 	work->policy_mark =
-		reallocarray(work->policy_mark, work->policies_cap, sizeof *work->policy_mark);
+		reallocarray(work->policy_mark, work->policies_cap, sizeof(*work->policy_mark));
 	free(work->policy_index);
 	work->policy_index_size = work->policies_cap * 2;
-	work->policy_index = calloc(work->policy_index_size, sizeof *work->policy_index);
+	work->policy_index = calloc(work->policy_index_size, sizeof(*work->policy_index));
 	must_get(work->policies && work->policy_mark && work->policy_index);
 	for (size_t i = 1; i < work->n_policies; i++)
 		work->policy_index[policy_place(work, work->policies[i])] = (uint32_t)i + 1;
@@ -183,7 +183,8 @@ bool ask_number_policies(struct ask_work *work)
 	if (!work->policies_cap)
 		grow_policies(work);
 	else
-		memset(work->policy_index, 0, work->policy_index_size * sizeof *work->policy_index);
+		memset(work->policy_index, 0,
+			work->policy_index_size * sizeof(*work->policy_index));
 	work->policies[0] = "";
 	work->policy_mark[0] = 0;
 	work->n_policies = 1;

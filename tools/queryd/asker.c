@@ -248,7 +248,7 @@ static void submit_done(struct ask *ask)
 {
 	struct submit *submit = ask->arg;
 	const struct ask_work *work = submit->asker->finishing;
-	submit->stands = reallocarray(NULL, work->n_parts + 1, sizeof *submit->stands);
+	submit->stands = reallocarray(NULL, work->n_parts + 1, sizeof(*submit->stands));
 	must_get(submit->stands);
 	submit->partitions = work->partitions;
 	for (size_t i = 0; i < work->n_parts; i++)
@@ -329,8 +329,8 @@ int asker_submit(struct asker *asker, struct ask *ask, struct tally *again)
 
 struct asker *asker_new(const char *run_dir)
 {
-	struct asker *asker = calloc(1, sizeof *asker);
-	struct asker_thread *thread = calloc(1, sizeof *thread);
+	struct asker *asker = calloc(1, sizeof(*asker));
+	struct asker_thread *thread = calloc(1, sizeof(*thread));
 	must_get(asker && thread);
 	asker->run_dir = run_dir;
 	asker->seed = host_random();
@@ -345,6 +345,7 @@ struct asker *asker_new(const char *run_dir)
 	asker->ledger = ledger_new(&asker->tally);
 	asker->touches = touches_new(asker->links);
 	asker->refusals = refusals_new();
+	asker->accepted = refusals_new();
 	thread->asker = asker;
 	pthread_mutex_init(&thread->lock, NULL);
 	pthread_cond_init(&thread->done, NULL);
@@ -428,6 +429,7 @@ void asker_free(struct asker **handle)
 	touches_free(&asker->touches);
 	ledger_free(&asker->ledger);
 	refusals_free(&asker->refusals);
+	refusals_free(&asker->accepted);
 	ask_free_pool(asker);
 	if (asker->tally)
 		tally_close(&asker->tally);
@@ -490,4 +492,9 @@ void asker_facts(struct asker *asker, struct asker_facts *facts)
 size_t asker_refusals(struct asker *asker, struct refusals_of *out, size_t cap)
 {
 	return refusals_list(asker->refusals, out, cap);
+}
+
+size_t asker_accepted(struct asker *asker, struct refusals_of *out, size_t cap)
+{
+	return refusals_list(asker->accepted, out, cap);
 }

@@ -91,6 +91,9 @@ uint64_t asker_latency_ns(unsigned bucket);
 /* By tenant, see refusals_list. */
 size_t asker_refusals(struct asker *asker, struct refusals_of *out, size_t cap);
 
+/* The same of bytes that were accepted, in `refused`. */
+size_t asker_accepted(struct asker *asker, struct refusals_of *out, size_t cap);
+
 /* --- of ask.c --------------------------------------------------------------------------------- */
 
 /* After a round of work: touches are sent in time. */

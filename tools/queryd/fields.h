@@ -25,10 +25,8 @@ struct field {
 	const char *name; /* in JSON */
 	enum field_kind kind;
 	size_t at;	    /* offset in the struct */
-	const char *metric; /* NULL = none */
-	const char *type;   /* "gauge", "counter" */
+	const char *metric; /* in metrics_table.c; NULL = none */
 	double scale;	    /* metric = value x scale (seconds); 0 = as it is, exactly */
-	const char *help;
 };
 
 /* Of struct tally_partition, without skipped[]; and of struct tally_instance. */

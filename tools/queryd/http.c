@@ -89,6 +89,7 @@ static struct question question_of(
 		.query = query,
 		.body = &asked->body,
 		.authorization = header(connection, MHD_HTTP_HEADER_AUTHORIZATION),
+		.if_none_match = header(connection, MHD_HTTP_HEADER_IF_NONE_MATCH),
 		.fd = info == NULL ? -1 : info->connect_fd,
 	};
 }
@@ -169,6 +170,29 @@ static int build(struct question *question, struct asked *asked, const char *met
 	return err;
 }
 
+/* No memory for one: no answer.  It may be what keeps a browser from running what it shows. */
+static void add_header(struct MHD_Response **response, const char *name, const char *value)
+{
+	if (*response == NULL || MHD_add_response_header(*response, name, value) == MHD_YES)
+		return;
+	MHD_destroy_response(*response);
+	*response = NULL;
+}
+
+/* The web page shows names that strangers chose: nothing but its own files is ever run or loaded. */
+static void page_headers(struct MHD_Response **response, const struct answer *answer)
+{
+	add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+	add_header(response, MHD_HTTP_HEADER_ETAG, answer->etag);
+	add_header(response, "Referrer-Policy", "no-referrer");
+	add_header(response, "Cross-Origin-Opener-Policy", "same-origin");
+	add_header(response, "Cross-Origin-Resource-Policy", "same-origin");
+	add_header(response, "Content-Security-Policy",
+		"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+		"img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+		"frame-ancestors 'none'");
+}
+
 /* Takes the answer's body. */
 static struct MHD_Response *response_of(const struct route *route, struct answer *answer)
 {
@@ -178,18 +202,21 @@ static struct MHD_Response *response_of(const struct route *route, struct answer
 	if (response == NULL)
 		return NULL;
 	answer->body = NULL;
-	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->type);
-	MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-	MHD_add_response_header(response, MHD_HTTP_HEADER_SERVER, "tally-queryd/" QUERYD_VERSION);
+	add_header(&response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->type);
+	if (answer->etag[0] != '\0')
+		page_headers(&response, answer);
+	else
+		add_header(&response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	add_header(&response, "X-Content-Type-Options", "nosniff");
+	add_header(&response, MHD_HTTP_HEADER_SERVER, "tally-queryd/" QUERYD_VERSION);
 	if (answer->status == 405)
-		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW,
+		add_header(&response, MHD_HTTP_HEADER_ALLOW,
 			route != NULL && route->takes == ROUTE_POSTS ? "POST" : "GET, HEAD");
 	if (answer->status == 401)
-		MHD_add_response_header(
-			response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"tally\"");
+		add_header(
+			&response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"tally\"");
 	if (answer->status == 503)
-		MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+		add_header(&response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
 	return response;
 }
 
@@ -543,7 +570,7 @@ void http_tick(struct http *http)
 	}
 }
 
-void http_stop(struct http **handle, unsigned grace_ms)
+void http_stop(struct http **handle, bool shared, unsigned grace_ms)
 {
 	const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
 	struct http *http = *handle;
@@ -555,7 +582,8 @@ void http_stop(struct http **handle, unsigned grace_ms)
 	http->now->fd = MHD_quiesce_daemon(http->now->daemon);
 	http->now->retired_ns = host_boot_ns();
 	/* Who comes from now on is refused at once, not when the threads have ended. */
-	shutdown(http->now->fd, SHUT_RD);
+	if (!shared)
+		shutdown(http->now->fd, SHUT_RD);
 	conns_facts(http->query->conns, &conns);
 	for (unsigned ms = 0; ms < grace_ms && conns.asking > 0; ms += 10) {
 		nanosleep(&pause, NULL);

@@ -40,7 +40,10 @@ const char *http_pin(const struct http *http);
 /* About once a second: ends what has been replaced. */
 void http_tick(struct http *http);
 
-/* Accepts nothing more, lets answers under way end for up to `grace_ms`, ends. */
-void http_stop(struct http **http, unsigned grace_ms);
+/*
+ * Accepts nothing more, lets answers under way end for up to `grace_ms`, ends.  Who comes
+ * meanwhile is refused, or, when the socket is `shared` with others that accept, waits for those.
+ */
+void http_stop(struct http **http, bool shared, unsigned grace_ms);
 
 #endif

@@ -100,7 +100,7 @@ static void write_pin(const SSL_CTX *context, char pin[HTTP_PIN_SIZE])
 	unsigned char *key = NULL, hash[SHA256_DIGEST_LENGTH];
 	int len = i2d_X509_PUBKEY(X509_get_X509_PUBKEY(cert), &key);
 
-	must(len > 0);
+	must_get(len > 0); /* a certificate that was read has a key: what can lack is memory */
 	SHA256(key, (size_t)len, hash);
 	OPENSSL_free(key);
 	memcpy(pin, "sha256//", 8);
@@ -171,7 +171,7 @@ void http_tls_begin(const struct http_tls *tls, struct MHD_Connection *connectio
 	if (tls == NULL || tls->client_ca == NULL)
 		return;
 	info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
-	must(info != NULL); /* else whoever comes would be let in */
+	must_get(info != NULL); /* else whoever comes would be let in */
 	session = info->tls_session;
 	gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
 	gnutls_session_set_verify_cert2(session, &client, 1, 0);

@@ -16,7 +16,7 @@
 
 struct ledger *ledger_new(struct tally **tally)
 {
-	struct ledger *ledger = calloc(1, sizeof *ledger);
+	struct ledger *ledger = calloc(1, sizeof(*ledger));
 	must_get(ledger);
 	ledger->tally = tally;
 	ledger_init_accounts(ledger);

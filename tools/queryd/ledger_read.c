@@ -24,9 +24,9 @@
 void ledger_init_accounts(struct ledger *ledger)
 {
 	ledger->size = TABLE_FIRST;
-	ledger->table = calloc(ledger->size, sizeof *ledger->table);
+	ledger->table = calloc(ledger->size, sizeof(*ledger->table));
 	ledger->scratch_cap = READ_AT_ONCE;
-	ledger->scratch = calloc(ledger->scratch_cap, sizeof *ledger->scratch);
+	ledger->scratch = calloc(ledger->scratch_cap, sizeof(*ledger->scratch));
 	must_get(ledger->table && ledger->scratch);
 }
 
@@ -57,7 +57,7 @@ void ledger_free_accounts(struct ledger *ledger)
 static void grow_table(struct ledger *ledger)
 {
 	size_t size = ledger->size * 2;
-	struct account **table = calloc(size, sizeof *table);
+	struct account **table = calloc(size, sizeof(*table));
 	must_get(table);
 	for (size_t i = 0; i < ledger->size; i++)
 		while (ledger->table[i]) {
@@ -82,7 +82,7 @@ static struct account *account_of(struct ledger *ledger, const char *tenant, int
 		return account;
 	if (ledger->facts.accounts >= ledger->size)
 		grow_table(ledger);
-	account = calloc(1, sizeof *account);
+	account = calloc(1, sizeof(*account));
 	must_get(account);
 	account->tenant = strdup(tenant);
 	must_get(account->tenant);
@@ -125,10 +125,10 @@ static uint32_t *place_of(const struct account *account, const char *policy)
 static void grow_account(struct account *account)
 {
 	account->cap = account->cap ? account->cap * 2 : 4;
-	account->buckets = reallocarray(account->buckets, account->cap, sizeof *account->buckets);
+	account->buckets = reallocarray(account->buckets, account->cap, sizeof(*account->buckets));
 	free(account->index);
 	account->index_size = account->cap * 2;
-	account->index = calloc(account->index_size, sizeof *account->index);
+	account->index = calloc(account->index_size, sizeof(*account->index));
 	must_get(account->buckets && account->index);
 	for (size_t i = 0; i < account->n; i++)
 		*place_of(account, account->buckets[i]->policy) = (uint32_t)i + 1;
@@ -144,7 +144,7 @@ static struct ledger_bucket *bucket_named(struct account *account, size_t hint, 
 	uint32_t *place = place_of(account, policy);
 	if (*place)
 		return account->buckets[*place - 1];
-	struct ledger_bucket *bucket = calloc(1, sizeof *bucket);
+	struct ledger_bucket *bucket = calloc(1, sizeof(*bucket));
 	must_get(bucket);
 	bucket->account = account;
 	bucket->policy = strdup(policy);
@@ -171,7 +171,7 @@ static int read_buckets(struct ledger *ledger, const char *tenant, int32_t parti
 			return TALLY_EINVALID;
 		ledger->scratch_cap = *n;
 		free(ledger->scratch);
-		ledger->scratch = calloc(ledger->scratch_cap, sizeof *ledger->scratch);
+		ledger->scratch = calloc(ledger->scratch_cap, sizeof(*ledger->scratch));
 		must_get(ledger->scratch);
 	}
 	ledger->facts.readings++;

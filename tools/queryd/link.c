@@ -54,7 +54,7 @@ struct links {
 
 struct links *links_new(const struct links_options *options)
 {
-	struct links *links = calloc(1, sizeof *links);
+	struct links *links = calloc(1, sizeof(*links));
 	must_get(links);
 	links->options = *options;
 	return links;
@@ -129,15 +129,15 @@ static int connect_to(const char *run_dir, uint32_t partition, uint64_t generati
 	char name[TABLE_DIR_NAME_SIZE], path[4096];
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	table_dir_name(name, partition, generation);
-	int n = snprintf(path, sizeof path, "%s/%s", run_dir, name);
-	if (n < 0 || (size_t)n >= sizeof path)
+	int n = snprintf(path, sizeof(path), "%s/%s", run_dir, name);
+	if (n < 0 || (size_t)n >= sizeof(path))
 		return -1;
 	int dir = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (dir < 0)
 		return -1;
-	snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/" ADMIT_NAME, dir);
+	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/" ADMIT_NAME, dir);
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address)) {
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address))) {
 		close(fd);
 		fd = -1;
 	}
@@ -155,7 +155,7 @@ static struct link *open_link(struct links *links, uint32_t partition, uint64_t 
 		links->facts.refused++;
 		return NULL;
 	}
-	struct link *link = calloc(1, sizeof *link);
+	struct link *link = calloc(1, sizeof(*link));
 	must_get(link);
 	link->links = links;
 	link->partition = partition;
@@ -379,7 +379,7 @@ static void read_answers(struct ev_loop *loop, ev_io *watcher, int events)
 	(void)loop;
 	(void)events;
 	for (int i = 0; i < ANSWERS_AT_ONCE && open && more; i++) {
-		ssize_t n = recv(link->fd, links->buffer, sizeof links->buffer, MSG_DONTWAIT);
+		ssize_t n = recv(link->fd, links->buffer, sizeof(links->buffer), MSG_DONTWAIT);
 		more = n > 0;
 		open = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 		if (more && !take_answer(link, (size_t)n)) {

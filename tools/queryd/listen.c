@@ -118,11 +118,29 @@ int listen_open(const char *text, const char *option, bool shared, char bound[LI
 	else if (!bound_text(fd, bound)) {
 		snprintf(bound, LISTEN_TEXT_SIZE, "%s", text);
 		if (port == 0) { /* nobody would find it */
-			snprintf(why, LISTEN_WHY_SIZE, "%s: cannot learn its port", option);
+			snprintf(why, LISTEN_WHY_SIZE,
+				"cannot learn which port %s has become: set %s to a fixed one",
+				text, option);
 			close(fd);
 			fd = -1;
 		}
 	}
+	return fd;
+}
+
+int listen_inherit(int fd, const char *option, char bound[LISTEN_TEXT_SIZE],
+	char why[LISTEN_WHY_SIZE])
+{
+	int listens = 0;
+	socklen_t len = sizeof(listens);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) != 0 || !listens ||
+		!bound_text(fd, bound)) {
+		snprintf(why, LISTEN_WHY_SIZE, "%s: the socket that was handed over does not listen",
+			option);
+		return -1;
+	}
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 	return fd;
 }
 

@@ -36,10 +36,12 @@
 #include "last_words.h"
 #include "listen.h"
 #include "metrics.h"
+#include "metrics_table.h"
 #include "privilege.h"
 #include "services.h"
 
 #include "shm/check.h"
+#include "shm/client_stand.h"
 #include "shm/config.h"
 #include "shm/host.h"
 #include "shm/log.h"
@@ -57,6 +59,7 @@ struct options {
 	const char *config;
 	long parent;	/* 0 = none */
 	int last_words; /* -1 = nobody hears them */
+	int http_socket, grpc_socket; /* that listen already; -1 = open our own */
 };
 
 static const char usage[] =
@@ -66,6 +69,10 @@ static const char usage[] =
 	"  -c, --config FILE   configuration (tally.yaml); run_dir and query.* are used\n"
 	"      --parent PID    end with this process: for tallyd, which starts us\n"
 	"      --last-words FD say there which store killed us: for tallyd\n"
+	"      --http-socket FD, --grpc-socket FD\n"
+	"                      listen there: for tallyd, which has them from systemd\n"
+	"      --print-metrics print what there is at /metrics, as a manual page: "
+	"tally-metrics(7)\n"
 	"  -h, --help          this text\n"
 	"  -V, --version       version\n"
 	"\n"
@@ -94,7 +101,7 @@ static int descriptor_of(const char *text)
 	uint64_t fd;
 
 	if (!request_number(text, 3, INT32_MAX, &fd) || fcntl((int)fd, F_SETFD, FD_CLOEXEC) != 0)
-		misused("--last-words takes an open file descriptor");
+		misused("--last-words, --http-socket and --grpc-socket take an open file descriptor");
 	return (int)fd;
 }
 
@@ -104,6 +111,9 @@ static void read_options(int argc, char **argv, struct options *options)
 		{"config", required_argument, NULL, 'c'},
 		{"parent", required_argument, NULL, 'p'},
 		{"last-words", required_argument, NULL, 'l'},
+		{"http-socket", required_argument, NULL, 'H'},
+		{"grpc-socket", required_argument, NULL, 'G'},
+		{"print-metrics", no_argument, NULL, 'm'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0},
@@ -121,6 +131,15 @@ static void read_options(int argc, char **argv, struct options *options)
 		case 'l':
 			options->last_words = descriptor_of(optarg);
 			break;
+		case 'H':
+			options->http_socket = descriptor_of(optarg);
+			break;
+		case 'G':
+			options->grpc_socket = descriptor_of(optarg);
+			break;
+		case 'm':
+			metrics_print(stdout);
+			exit(0);
 		case 'h':
 			fputs(usage, stdout);
 			exit(0);
@@ -199,15 +218,21 @@ static void tick(struct query *query)
 {
 	struct seat *seat = seats_take(query->seats);
 	struct tally_partition *partitions;
+	struct tally_instance instance;
+	bool attached;
 	size_t n;
 
-	if (seat_attach(query->seats, seat) == 0 &&
-		answer_list_partitions(seat->table, &partitions, &n) == 0) {
-		totals_update(query->totals, partitions, n);
+	attached = seat_attach(query->seats, seat) == 0 &&
+		   tally_instance(seat->table, &instance) == 0;
+	if (attached)
+		log_set_level(client_stand_log_level(seat->table));
+	if (attached && answer_list_partitions(seat->table, &partitions, &n) == 0) {
+		totals_update(query->totals, &instance, partitions, n);
 		free(partitions);
 	}
 	seats_give(query->seats, seat);
 	seats_idle(query->seats);
+	ranking_idle(query->ranking);
 	conns_expire(query->conns, host_boot_ns());
 }
 
@@ -221,6 +246,7 @@ struct server {
 	struct http *http;
 	struct http_tls *tls; /* until HTTP has it; NULL: cleartext */
 	int http_fd, grpc_fd;
+	bool http_shared; /* it is not ours alone: others listen on */
 	int announced_fd; /* the file of HTTP; -1: it will not change */
 	char http_bound[LISTEN_TEXT_SIZE], grpc_bound[LISTEN_TEXT_SIZE];
 };
@@ -325,14 +351,17 @@ static struct query *query_new(const struct config *config, struct asker *asker)
 	query->run_dir = config->run_dir;
 	query->threads = config->http_threads;
 	query->metrics_tenants = config->metrics_tenants;
+	query->metrics_loki = config->metrics_names == METRICS_LOKI;
 	query->started_at_ms = host_wall_ms();
 	query->seats = seats_new(config->run_dir, config->http_threads);
 	query->conns = conns_new(&limits);
-	query->totals = totals_new();
+	query->totals = totals_new(query->started_at_ms);
+	query->ranking = ranking_new(config->run_dir);
 	query->asker = asker;
 	query->ask = asker_submit;
 	query->ask_metrics = metrics_asker;
-	must_get(query->seats != NULL && query->conns != NULL && query->totals != NULL);
+	must_get(query->seats != NULL && query->conns != NULL && query->totals != NULL &&
+		 query->ranking != NULL);
 	json_set_alloc_funcs(alloc_or_stop, free);
 	return query;
 }
@@ -342,6 +371,7 @@ static void query_free(struct query *query)
 	seats_free(&query->seats);
 	conns_free(&query->conns);
 	totals_free(&query->totals);
+	ranking_free(&query->ranking);
 	free(query);
 }
 
@@ -378,18 +408,26 @@ static bool read_files(struct server *server)
 	return server->tls != NULL || cannot("http.start", why);
 }
 
-static bool open_addresses(struct server *server)
+/* What was handed over, else a socket of our own. */
+static int open_address(int inherited, const char *text, const char *option, bool shared,
+	char bound[LISTEN_TEXT_SIZE], char why[LISTEN_WHY_SIZE])
+{
+	return inherited >= 0 ? listen_inherit(inherited, option, bound, why)
+			      : listen_open(text, option, shared, bound, why);
+}
+
+static bool open_addresses(struct server *server, const struct options *options)
 {
 	const struct config *config = server->config;
 	bool shared = config->query_processes > 1;
 	char why[LISTEN_WHY_SIZE];
 
-	server->grpc_fd = listen_open(
-		config->grpc_listen, "query.grpc_listen", shared, server->grpc_bound, why);
+	server->grpc_fd = open_address(options->grpc_socket, config->grpc_listen,
+		"query.grpc_listen", shared, server->grpc_bound, why);
 	if (server->grpc_fd < 0)
 		return cannot("grpc.listen", why);
-	server->http_fd = listen_open(
-		config->http_listen, "query.http_listen", shared, server->http_bound, why);
+	server->http_fd = open_address(options->http_socket, config->http_listen,
+		"query.http_listen", shared, server->http_bound, why);
 	return server->http_fd >= 0 || cannot("http.listen", why);
 }
 
@@ -494,7 +532,7 @@ static void stop(struct server *server)
 		listen_withdraw(config->run_dir, LISTEN_GRPC_NAME, server->grpc_bound);
 	}
 	services_drain(server->services);
-	http_stop(&server->http, STOP_GRACE_MS);
+	http_stop(&server->http, server->http_shared, STOP_GRACE_MS);
 	services_stop(&server->services, STOP_GRPC_MS);
 	asker_stop(server->asker, STOP_ASKER_MS);
 	asker_free(&server->asker);
@@ -503,13 +541,15 @@ static void stop(struct server *server)
 }
 
 /* The exit code. */
-static int run(const struct config *config)
+static int run(const struct config *config, const struct options *options)
 {
-	struct server server = {.config = config, .announced_fd = -1};
+	struct server server = {.config = config,
+		.announced_fd = -1,
+		.http_shared = options->http_socket >= 0};
 	sigset_t before, signals;
 	bool started;
 
-	if (!read_files(&server) || !open_addresses(&server) || !announce(&server))
+	if (!read_files(&server) || !open_addresses(&server, options) || !announce(&server))
 		return EXIT_FAILED;
 	privilege_drop(config);
 	server.asker = asker_new(config->run_dir);
@@ -528,7 +568,7 @@ static int run(const struct config *config)
 
 int main(int argc, char **argv)
 {
-	struct options options = {.last_words = -1};
+	struct options options = {.last_words = -1, .http_socket = -1, .grpc_socket = -1};
 	struct config_error error;
 	struct config config;
 
@@ -539,9 +579,10 @@ int main(int argc, char **argv)
 	}
 	config_free(&config); /* Kafka's properties: some are secrets, and not for us */
 	log_init("queryd", -1, (enum log_level)config.log_level);
+	log_set_format((enum log_format)config.log_format);
 	end_with_parent(options.parent);
 	if (options.last_words >= 0)
 		last_words_to(options.last_words);
 	raise_file_limit();
-	return run(&config);
+	return run(&config, &options);
 }

@@ -18,15 +18,16 @@
 
 static const unsigned char alpn_h2[] = {2, 'h', '2'};
 
-static void set_rules(SSL_CTX *context)
+static bool set_rules(SSL_CTX *context)
 {
-	SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
 	SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
 	SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE |
 					  SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
 					  SSL_MODE_RELEASE_BUFFERS);
 	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
 	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+	return SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1 &&
+	       SSL_CTX_set_alpn_protos(context, alpn_h2, sizeof(alpn_h2)) == 0;
 }
 
 /* A file that the operator has named, or what the system has. */
@@ -46,13 +47,12 @@ SSL_CTX *peer_tls_context(
 {
 	SSL_CTX *context = SSL_CTX_new(TLS_client_method());
 
-	if (context == NULL || SSL_CTX_set_alpn_protos(context, alpn_h2, sizeof(alpn_h2)) != 0) {
+	if (context == NULL || !set_rules(context)) {
 		ERR_clear_error();
 		snprintf(why, PEERS_WHY_SIZE, "query.peers: OpenSSL cannot start");
 		SSL_CTX_free(context);
 		return NULL;
 	}
-	set_rules(context);
 	if (tls_load_pair(context, "grpc", cert, key, why) && load_authorities(context, ca, why))
 		return context;
 	SSL_CTX_free(context);

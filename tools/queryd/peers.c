@@ -226,8 +226,10 @@ static void take_self(struct peers *peers, int fd)
 {
 	socklen_t len = sizeof(peers->self);
 
-	peers->has_self = fd >= 0 && getsockname(fd, (struct sockaddr *)&peers->self, &len) == 0 &&
-			  (peers->self.ss_family == AF_INET || peers->self.ss_family == AF_INET6);
+	if (fd < 0)
+		return;
+	must_get(getsockname(fd, (struct sockaddr *)&peers->self, &len) == 0);
+	peers->has_self = peers->self.ss_family == AF_INET || peers->self.ss_family == AF_INET6;
 }
 
 /* --- all of it ---------------------------------------------------------------------------------- */

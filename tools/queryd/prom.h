@@ -17,15 +17,13 @@ void prom_head(FILE *out, const char *name, const char *type, const char *help);
 
 /*
  * One sample.  `labels`: pairs of name and value, ended by NULL; NULL = none.
- * Values are escaped; `value` is written as it is.
+ * Values of labels are escaped, control characters and what is no UTF-8 as \xNN;
+ * `value` is written as it is.
  */
 void prom_sample(FILE *out, const char *name, const char *const *labels, const char *value);
 
 /* The same with a number. */
 void prom_count(FILE *out, const char *name, const char *const *labels, uint64_t value);
-
-/* Head and one sample without labels. */
-void prom_single(FILE *out, const char *name, const char *type, const char *help, uint64_t value);
 
 #define PROM_LABELS(...) ((const char *const[]){__VA_ARGS__, NULL})
 

@@ -25,7 +25,7 @@ struct refusals {
 
 struct refusals *refusals_new(void)
 {
-	struct refusals *refusals = calloc(1, sizeof *refusals);
+	struct refusals *refusals = calloc(1, sizeof(*refusals));
 	must_get(refusals);
 	pthread_mutex_init(&refusals->lock, NULL);
 	refusals->n = 1;
@@ -50,7 +50,7 @@ static struct refusals_of *find(struct refusals *refusals, const char *tenant)
 	if (refusals->n > REFUSALS_TENANTS)
 		return &refusals->list[0];
 	struct refusals_of *of = &refusals->list[refusals->n];
-	snprintf(of->tenant, sizeof of->tenant, "%s", tenant);
+	snprintf(of->tenant, sizeof(of->tenant), "%s", tenant);
 	refusals->place[at] = (uint16_t)refusals->n++;
 	return of;
 }

@@ -16,40 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shm/percent.h"
 #include "shm/record.h"
-
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
-bool request_decode(char *text, bool plus)
-{
-	char *out = text;
-
-	for (const char *in = text; *in != '\0'; in++) {
-		int high, low;
-
-		if (*in != '%') {
-			*out++ = (char)(plus && *in == '+' ? ' ' : *in);
-			continue;
-		}
-		high = hex_digit(in[1]);
-		low = high < 0 ? -1 : hex_digit(in[2]);
-		if (low < 0 || (high == 0 && low == 0))
-			return false;
-		*out++ = (char)(high << 4 | low);
-		in += 2;
-	}
-	*out = '\0';
-	return true;
-}
 
 bool request_name_ok(const char *name, const char *what, char why[REQUEST_WHY_SIZE])
 {
@@ -119,7 +87,7 @@ int request_parse(struct request *request, const char *target, char why[REQUEST_
 				REQUEST_SEGMENTS_MAX);
 			return TALLY_EINVALID;
 		}
-		if (!request_decode(at, false)) {
+		if (!percent_decode(at, false)) {
 			snprintf(why, REQUEST_WHY_SIZE,
 				"the path holds a broken percent escape or a NUL");
 			return TALLY_EINVALID;
@@ -148,49 +116,66 @@ static bool page_limit(const char *value, struct request_page *page, char why[RE
 	return false;
 }
 
-static bool page_parameter(
-	char *name, struct request_page *page, bool *limited, char why[REQUEST_WHY_SIZE])
+/* Where a parameter's text goes; NULL: the list does not take it. */
+static char **page_text(struct request_page *page, const char *name, bool search)
 {
-	char *value = strchr(name, '=');
+	if (strcmp(name, "after") == 0)
+		return &page->after;
+	if (search && strcmp(name, "sort") == 0)
+		return &page->sort;
+	return search && strcmp(name, "q") == 0 ? &page->query : NULL;
+}
+
+static bool page_parameter(char *name, struct request_page *page, bool search, char **limit,
+	char why[REQUEST_WHY_SIZE])
+{
+	char *value = strchr(name, '='), **to;
 
 	if (value != NULL)
 		*value++ = '\0';
-	if (strcmp(name, "limit") != 0 && strcmp(name, "after") != 0) {
-		snprintf(why, REQUEST_WHY_SIZE,
-			"unknown parameter; this list takes after= and limit= only");
+	to = strcmp(name, "limit") == 0 ? limit : page_text(page, name, search);
+	if (to == NULL) {
+		snprintf(why, REQUEST_WHY_SIZE, "unknown parameter; this list takes %s only",
+			search ? "after=, limit=, sort= and q=" : "after= and limit=");
 		return false;
 	}
-	if (value == NULL || !request_decode(value, true)) {
+	if (value == NULL || !percent_decode(value, true)) {
 		snprintf(why, REQUEST_WHY_SIZE,
 			"%s has no value, or one with a broken percent escape", name);
 		return false;
 	}
-	if (*name == 'l' ? *limited : page->after != NULL) {
+	if (*to != NULL) {
 		snprintf(why, REQUEST_WHY_SIZE, "%s is given twice", name);
 		return false;
 	}
-	if (*name == 'a') {
-		page->after = value;
-		return true;
-	}
-	*limited = true;
-	return page_limit(value, page, why);
+	*to = value;
+	return to != limit || page_limit(value, page, why);
 }
 
-int request_page(struct request *request, struct request_page *page, char why[REQUEST_WHY_SIZE])
+static int read_page(
+	struct request *request, struct request_page *page, bool search, char why[REQUEST_WHY_SIZE])
 {
-	bool limited = false;
-	char *at, *next;
+	char *at, *next, *limit = NULL;
 
 	*page = (struct request_page){.limit = REQUEST_LIMIT_DEFAULT};
 	for (at = request->query; at != NULL; at = next) {
 		next = strchr(at, '&');
 		if (next != NULL)
 			*next++ = '\0';
-		if (*at != '\0' && !page_parameter(at, page, &limited, why))
+		if (*at != '\0' && !page_parameter(at, page, search, &limit, why))
 			return TALLY_EINVALID;
 	}
 	return 0;
+}
+
+int request_page(struct request *request, struct request_page *page, char why[REQUEST_WHY_SIZE])
+{
+	return read_page(request, page, false, why);
+}
+
+int request_search(struct request *request, struct request_page *page, char why[REQUEST_WHY_SIZE])
+{
+	return read_page(request, page, true, why);
 }
 
 void request_cursor_text(const struct tally_cursor *cursor, char text[REQUEST_CURSOR_SIZE])
@@ -214,9 +199,9 @@ bool request_cursor_parse(const char *text, struct tally_cursor *cursor)
 	if (!request_number(copy, 0, UINT32_MAX, &partition))
 		return false;
 	for (; *hex != '\0'; hex++) {
-		if (hex_digit(*hex) < 0)
+		if (percent_hex(*hex) < 0)
 			return false;
-		from = from << 4 | (uint64_t)hex_digit(*hex);
+		from = from << 4 | (uint64_t)percent_hex(*hex);
 	}
 	*cursor = (struct tally_cursor){.partition = (uint32_t)partition, .from = from};
 	return true;

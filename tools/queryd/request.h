@@ -37,12 +37,6 @@ struct request {
 int request_parse(struct request *request, const char *target, char why[REQUEST_WHY_SIZE]);
 void request_free(struct request *request);
 
-/*
- * Percent-decodes in place; '+' becomes a blank when `plus`.  false: an escape
- * that is none, or a NUL.
- */
-bool request_decode(char *text, bool plus);
-
 /* A tenant's name: 1 to REQUEST_NAME_MAX bytes of UTF-8.  Else false and one line in `why`. */
 bool request_name_ok(const char *name, const char *what, char why[REQUEST_WHY_SIZE]);
 
@@ -51,15 +45,18 @@ bool request_number(const char *text, uint64_t min, uint64_t max, uint64_t *out)
 
 struct request_page {
 	unsigned limit;
-	char *after; /* NULL = from the start; points into the query, decoded */
+	char *after; /* NULL = from the start; points into the query, decoded, as the others do */
+	char *sort;  /* NULL = not given */
+	char *query; /* NULL = not given */
 };
 
 /*
- * The parameters of a paged list, after= and limit=.  Takes the query apart in
- * place, so it can be called once.  Anything else, or one of them twice, is
- * refused: TALLY_EINVALID with one line in `why`.
+ * The parameters of a paged list: after= and limit=; request_search: of one that can also be
+ * looked through, sort= and q=.  Takes the query apart in place, so it can be called once.
+ * Anything else, or one of them twice, is refused: TALLY_EINVALID with one line in `why`.
  */
 int request_page(struct request *request, struct request_page *page, char why[REQUEST_WHY_SIZE]);
+int request_search(struct request *request, struct request_page *page, char why[REQUEST_WHY_SIZE]);
 
 /* Cursors as text: opaque to clients, and checked when they come back. */
 void request_cursor_text(const struct tally_cursor *cursor, char text[REQUEST_CURSOR_SIZE]);

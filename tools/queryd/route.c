@@ -16,6 +16,8 @@
 #define METRICS TOKEN_METRICS
 #define OF_ONE	(TOKEN_READ | TOKEN_TENANT)
 static const struct route routes[] = {
+	{ "/",                                answer_page,         TABLE_UNUSED, QUERY_IGNORED, ROUTE_GETS,  0 },
+	{ "/ui/{file}",                       answer_page_file,    TABLE_UNUSED, QUERY_IGNORED, ROUTE_GETS,  0 },
 	{ "/healthz",                         answer_healthz,      TABLE_UNUSED, QUERY_IGNORED, ROUTE_GETS,  0 },
 	{ "/ready",                           answer_ready,        TABLE_NEEDED, QUERY_IGNORED, ROUTE_GETS,  METRICS },
 	{ "/metrics",                         answer_metrics,      TABLE_USED,   QUERY_IGNORED, ROUTE_GETS,  METRICS },
@@ -24,6 +26,7 @@ static const struct route routes[] = {
 	{ "/api/v1/instance",                 answer_instance,     TABLE_NEEDED, QUERY_REFUSED, ROUTE_GETS,  READ },
 	{ "/api/v1/partitions",               answer_partitions,   TABLE_NEEDED, QUERY_REFUSED, ROUTE_GETS,  READ },
 	{ "/api/v1/partitions/{n}",           answer_partition,    TABLE_NEEDED, QUERY_REFUSED, ROUTE_GETS,  READ },
+	{ "/api/v1/processes",                answer_processes,    TABLE_NEEDED, QUERY_REFUSED, ROUTE_GETS,  READ },
 	{ "/api/v1/tenants",                  answer_tenants,      TABLE_NEEDED, QUERY_PAGE,    ROUTE_GETS,  READ },
 	{ "/api/v1/tenants/{tenant}",         answer_tenant,       TABLE_NEEDED, QUERY_REFUSED, ROUTE_GETS,  OF_ONE },
 	{ "/api/v1/tenants/{tenant}/streams", answer_streams,      TABLE_NEEDED, QUERY_PAGE,    ROUTE_GETS,  OF_ONE },

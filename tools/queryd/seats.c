@@ -11,6 +11,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "ranking.h"
+
 #include "shm/check.h"
 
 struct seats {
@@ -62,7 +64,7 @@ struct seat *seats_take(struct seats *seats)
 	struct seat *seat = take_from(seats, 0, seats->n);
 
 	must_get(seat != NULL);
-	seat->calls = 0;
+	seat_again(seat);
 	return seat;
 }
 
@@ -116,12 +118,13 @@ void seat_detach(struct seat *seat)
 	for (unsigned i = 0; i < SEAT_STORE_CALLS; i++)
 		if (seat->store[i] != NULL)
 			tally_close(&seat->store[i]);
-	seat->calls = 0;
+	seat_again(seat);
 }
 
 void seat_again(struct seat *seat)
 {
 	seat->calls = 0;
+	seat->ranking = NULL;
 }
 
 struct tally *seat_store(struct seat *seat)
@@ -135,5 +138,5 @@ bool seat_still_valid(struct seat *seat)
 	for (unsigned i = 0; i < seat->calls; i++)
 		if (!tally_still_valid(seat->store[i]))
 			return false;
-	return true;
+	return seat->ranking == NULL || ranking_still_valid(seat->ranking, seat->ranking_id);
 }

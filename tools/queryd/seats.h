@@ -13,17 +13,22 @@
 #define TALLY_QUERYD_SEATS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "shm/tally.h"
 
 #define SEAT_STORE_CALLS 2 /* most calls that one answer may make to stores */
 
 struct seats;
+struct ranking;
 
 struct seat {
 	struct tally *table;
 	struct tally *store[SEAT_STORE_CALLS];
 	unsigned calls;
+	struct ranking
+		*ranking; /* the answer stands on this one's pass as well; NULL: it does not */
+	uint64_t ranking_id;
 	bool taken;
 };
 

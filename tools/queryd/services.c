@@ -90,7 +90,7 @@ static bool unavailable(struct call *call)
 	char why[128];
 	if (!ask->all_or_nothing || !ask->n || ask->streams[0].result != ASK_UNSERVED)
 		return false;
-	snprintf(why, sizeof why,
+	snprintf(why, sizeof(why),
 		"this instance does not serve the partitions of all these %zu streams right now",
 		ask->n);
 	grpc_fail(call->grpc, GRPC_UNAVAILABLE, why);
@@ -127,7 +127,7 @@ static void ask(struct grpc_call *grpc, const uint8_t *message, size_t len,
 		grpc_fail(grpc, GRPC_INVALID_ARGUMENT, why);
 		return;
 	}
-	struct call *call = malloc(sizeof *call);
+	struct call *call = malloc(sizeof(*call));
 	must_get(call);
 	*call = (struct call){.services = services, .grpc = grpc, .request = request, .ask = *how};
 	call->ask.tenant = request.tenant;
@@ -264,7 +264,7 @@ static void end_frontend(struct services *services)
 struct services *services_start(struct asker *asker, const struct config *config,
 	struct access *access, int fd, char why[GRPC_WHY_SIZE])
 {
-	struct services *services = calloc(1, sizeof *services);
+	struct services *services = calloc(1, sizeof(*services));
 	size_t descriptors_len;
 	const uint8_t *descriptors = queryd_descriptors(&descriptors_len);
 	must_get(services);

@@ -184,10 +184,9 @@ static int choose_h2(SSL *ssl, const unsigned char **out, unsigned char *out_len
 	return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
-static void set_rules(SSL_CTX *context)
+/* False when it would be less strict than that. */
+static bool set_rules(SSL_CTX *context)
 {
-	SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
-	SSL_CTX_set_cipher_list(context, CIPHERS_TLS12);
 	SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
 					     SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE |
 					     SSL_OP_PRIORITIZE_CHACHA);
@@ -197,6 +196,8 @@ static void set_rules(SSL_CTX *context)
 	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
 	SSL_CTX_set_num_tickets(context, 0);
 	SSL_CTX_set_alpn_select_cb(context, choose_h2, NULL);
+	return SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1 &&
+	       SSL_CTX_set_cipher_list(context, CIPHERS_TLS12) == 1;
 }
 
 SSL_CTX *tls_context(const char *of, const char *cert, const char *key, const char *client_ca,
@@ -206,11 +207,11 @@ SSL_CTX *tls_context(const char *of, const char *cert, const char *key, const ch
 
 	ERR_clear_error();
 	context = SSL_CTX_new(TLS_server_method());
-	if (context == NULL) {
+	if (context == NULL || !set_rules(context)) {
 		snprintf(why, TLS_WHY_SIZE, "OpenSSL: %s", reason());
+		SSL_CTX_free(context);
 		return NULL;
 	}
-	set_rules(context);
 	if (tls_load_pair(context, of, cert, key, why) &&
 		(!is_given(client_ca) || load_client_ca(context, of, client_ca, why))) {
 		warn_open_key(of, key);

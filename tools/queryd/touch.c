@@ -64,7 +64,7 @@ struct touches {
 
 struct touches *touches_new(struct links *links)
 {
-	struct touches *touches = calloc(1, sizeof *touches);
+	struct touches *touches = calloc(1, sizeof(*touches));
 	must_get(touches);
 	touches->links = links;
 	touches->seed = host_random();
@@ -125,9 +125,9 @@ static void grow_groups(struct sheet *sheet)
 {
 	size_t size = sheet->group_index_size ? sheet->group_index_size * 2 : 256;
 	sheet->groups_cap = size;
-	sheet->groups = reallocarray(sheet->groups, size, sizeof *sheet->groups);
+	sheet->groups = reallocarray(sheet->groups, size, sizeof(*sheet->groups));
 	free(sheet->group_index);
-	sheet->group_index = calloc(size, sizeof *sheet->group_index);
+	sheet->group_index = calloc(size, sizeof(*sheet->group_index));
 	must_get(sheet->groups && sheet->group_index);
 	sheet->group_index_size = size;
 	for (size_t i = 0; i < sheet->n_groups; i++) {
@@ -218,10 +218,10 @@ static size_t find(
 static void grow_entries(const struct touches *touches, struct sheet *sheet)
 {
 	sheet->cap = sheet->cap ? sheet->cap * 2 : 1024;
-	sheet->entries = reallocarray(sheet->entries, sheet->cap, sizeof *sheet->entries);
+	sheet->entries = reallocarray(sheet->entries, sheet->cap, sizeof(*sheet->entries));
 	free(sheet->index);
 	sheet->index_size = sheet->cap * 2;
-	sheet->index = calloc(sheet->index_size, sizeof *sheet->index);
+	sheet->index = calloc(sheet->index_size, sizeof(*sheet->index));
 	must_get(sheet->entries && sheet->index);
 	for (size_t i = 0; i < sheet->n; i++)
 		sheet->index[find(touches, sheet, sheet->entries[i].hash,
@@ -294,14 +294,14 @@ static void sort_group(struct entry *entries, size_t n)
 	while (i < n && by_minute(&entries[i - 1], &entries[i]) <= 0)
 		i++;
 	if (i < n)
-		qsort(entries, n, sizeof *entries, by_minute);
+		qsort(entries, n, sizeof(*entries), by_minute);
 }
 
 /* By group, then by minute and policy. */
 static void sort_entries(struct sheet *sheet)
 {
-	struct entry *sorted = reallocarray(NULL, sheet->n, sizeof *sorted);
-	size_t *end = calloc(sheet->n_groups + 1, sizeof *end), at = 0;
+	struct entry *sorted = reallocarray(NULL, sheet->n, sizeof(*sorted));
+	size_t *end = calloc(sheet->n_groups + 1, sizeof(*end)), at = 0;
 	must_get(sorted && end);
 	for (size_t i = 0; i < sheet->n; i++)
 		end[sheet->entries[i].group + 1]++;
@@ -311,7 +311,7 @@ static void sort_entries(struct sheet *sheet)
 		sorted[end[sheet->entries[i].group]++] = sheet->entries[i];
 	for (size_t g = 0; g < sheet->n_groups; at = end[g++])
 		sort_group(sorted + at, end[g] - at);
-	memcpy(sheet->entries, sorted, sheet->n * sizeof *sorted);
+	memcpy(sheet->entries, sorted, sheet->n * sizeof(*sorted));
 	free(sorted);
 	free(end);
 }
@@ -411,9 +411,10 @@ static void clear(struct sheet *sheet)
 		return;
 	}
 	if (sheet->index)
-		memset(sheet->index, 0, sheet->index_size * sizeof *sheet->index);
+		memset(sheet->index, 0, sheet->index_size * sizeof(*sheet->index));
 	if (sheet->group_index)
-		memset(sheet->group_index, 0, sheet->group_index_size * sizeof *sheet->group_index);
+		memset(sheet->group_index, 0,
+			sheet->group_index_size * sizeof(*sheet->group_index));
 	sheet->n = sheet->n_groups = sheet->names_len = 0;
 	sheet->last_policy = 0;
 }
@@ -429,8 +430,8 @@ size_t touches_flush(struct touches *touches,
 	*sheet = touches->now;
 	touches->now = (struct sheet){0};
 	sort_entries(sheet);
-	memset(touches->busy, 0, sizeof touches->busy);
-	memset(touches->of, 0, sizeof touches->of);
+	memset(touches->busy, 0, sizeof(touches->busy));
+	memset(touches->of, 0, sizeof(touches->of));
 	for (size_t i = 0; i < sheet->n;) {
 		if (sheet->entries[i].group != group) {
 			group = sheet->entries[i].group;

@@ -220,7 +220,7 @@ static bool read_streams(
 			continue;
 		enum wrong wrong = read_stream(field.body, texts, &request->streams[n]);
 		if (wrong) {
-			snprintf(what, sizeof what, "streams[%zu]%s", n,
+			snprintf(what, sizeof(what), "streams[%zu]%s", n,
 				wrong == NO_MESSAGE ? "" : ".ingestionPolicy");
 			return say(why, what, wrong);
 		}
@@ -237,7 +237,7 @@ bool wire_read_request(
 	if (!read_outline(all, request, &tenant, why))
 		return false;
 	/* A text takes its length and a NUL here, and its length and two bytes at least there. */
-	size_t streams = request->n * sizeof *request->streams;
+	size_t streams = request->n * sizeof(*request->streams);
 	request->memory = malloc(streams + len + 1);
 	must_get(request->memory);
 	request->streams = request->memory;

@@ -10,8 +10,19 @@ int ctl_attach(struct ctl *ctl)
 	int err = tally_open(ctl->run_dir, TALLY_STALE_OK, &ctl->tally);
 	if (!err)
 		err = tally_instance(ctl->tally, &ctl->instance);
-	if (!err)
+	if (!err) {
+		ctl->attached = true;
 		return 0;
+	}
 	tally_close(&ctl->tally);
-	return ctl_cannot_attach(ctl->run_dir, err);
+	return ctl_cannot_attach(ctl, err);
+}
+
+int ctl_refresh(struct ctl *ctl)
+{
+	if (!ctl->tally)
+		return ctl_attach(ctl);
+	tally_idle(ctl->tally);
+	int err = tally_instance(ctl->tally, &ctl->instance);
+	return err ? ctl_cannot_attach(ctl, err) : 0;
 }

@@ -65,8 +65,7 @@ static int parse(int argc, char **argv, struct ask *ask)
 		else if (option == 'c')
 			ask->cert_file = optarg;
 		else if (option != 'b')
-			return ctl_usage("check: option %s: %s", argv[optind - 1],
-				option == ':' ? "needs a value" : "unknown");
+			return ctl_bad_option("check", options, argv, option);
 		else if (!ctl_number("--bytes", optarg, 0, UINT64_MAX, &ask->bytes))
 			return CTL_TROUBLE;
 	}

@@ -17,6 +17,9 @@
 
 #include "shm/tally.h"
 
+#define CTL_TEXT_SIZE 32	/* of a number */
+#define CTL_NAME_SIZE (4 * 257) /* of a name, escaped */
+
 enum ctl_exit {
 	CTL_OK = 0,
 	CTL_INCOMPLETE = 1, /* check: some would be rejected */
@@ -25,12 +28,17 @@ enum ctl_exit {
 };
 
 struct ctl {
-	const char *run_dir;
+	const char *run_dir, *run_dir_from; /* where it was named: "-d", ...; NULL: -d */
 	struct tally *tally;
+	bool attached; /* once */
 	bool json;
 	const char *token_file, *cert_file; /* for tally-queryd; NULL: see ctl_query */
 	struct tally_instance instance;
+	unsigned rows, columns; /* that there are for an answer; 0: as many as it likes */
 };
+
+/* Prints an answer; gives an exit code. */
+typedef int ctl_show_fn(struct ctl *ctl, void *arg);
 
 int ctl_status(struct ctl *ctl, int argc, char **argv);
 int ctl_tenants(struct ctl *ctl, int argc, char **argv);
@@ -40,6 +48,7 @@ int ctl_streams(struct ctl *ctl, int argc, char **argv);
 int ctl_top(struct ctl *ctl, int argc, char **argv);
 int ctl_check(struct ctl *ctl, int argc, char **argv);
 int ctl_explain(struct ctl *ctl, int argc, char **argv);
+int ctl_config(struct ctl *ctl, int argc, char **argv);
 
 /* --- attach.c --------------------------------------------------------------------------------- */
 
@@ -49,16 +58,32 @@ int ctl_explain(struct ctl *ctl, int argc, char **argv);
  */
 int ctl_attach(struct ctl *ctl);
 
+/*
+ * For those who look again: what the instance says now, also one that was started anew or is back.
+ * 0, or CTL_TROUBLE after a line on stderr.
+ */
+int ctl_refresh(struct ctl *ctl);
+
 /* --- instance.c ------------------------------------------------------------------------------- */
 
 void ctl_print_instance(const struct ctl *ctl);
+
+/* Of how many tenants, since when; or that they were refused, and why.  "" = none published. */
+#define CTL_LIMITS_SIZE (CTL_NAME_SIZE + 160)
+void ctl_limits_text(const struct ctl *ctl, char *to, size_t size);
 
 /* There should be query processes, there were, and none lives. */
 bool ctl_queryd_died(const struct tally_instance *instance);
 
 /* --- partition.c ------------------------------------------------------------------------------ */
 
-void ctl_print_partition(const struct tally_partition *partition);
+void ctl_print_partition(const struct ctl *ctl, const struct tally_partition *partition);
+
+/* --- changes.c ------------------------------------------------------------------------------- */
+
+/* The last changes of its state, as a table. */
+void ctl_print_changes(const struct ctl *ctl, uint32_t partition);
+json_t *ctl_json_changes(const struct ctl *ctl, uint32_t partition);
 
 /* --- query.c ---------------------------------------------------------------------------------- */
 
@@ -81,8 +106,12 @@ json_t *ctl_query(const struct ctl *ctl, const char *path, json_t *question);
 /* One line on stderr, "tallyctl: " in front.  Gives CTL_TROUBLE. */
 int ctl_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* What getopt_long does not like ('?', ':').  `command` "": of tallyctl itself.  Gives CTL_TROUBLE. */
+struct option;
+int ctl_bad_option(const char *command, const struct option *options, char **argv, int option);
+
 /* The run directory cannot be attached: what to do about it.  Gives CTL_TROUBLE. */
-int ctl_cannot_attach(const char *run_dir, int err);
+int ctl_cannot_attach(const struct ctl *ctl, int err);
 
 /* A call failed: one line.  `what` names what was asked for.  Gives an exit code. */
 int ctl_failed(const struct ctl *ctl, const char *what, int err);
@@ -90,9 +119,58 @@ int ctl_failed(const struct ctl *ctl, const char *what, int err);
 /* "123" or "0xff", in min..max; false after a line on stderr. */
 bool ctl_number(const char *what, const char *word, uint64_t min, uint64_t max, uint64_t *value);
 
-/* --- print.c ---------------------------------------------------------------------------------- */
+/* --- suggest.c -------------------------------------------------------------------------------- */
 
-#define CTL_TEXT_SIZE 32
+/* The one of `words` that was meant, perhaps; NULL: none is near. */
+const char *ctl_nearest(const char *word, const char *const *words, size_t n);
+
+/* --- colour.c --------------------------------------------------------------------------------- */
+
+enum ctl_style { CTL_PLAIN, CTL_DIM, CTL_BOLD, CTL_GOOD, CTL_WARN, CTL_BAD, CTL_STYLES };
+
+bool ctl_no_color(void);		   /* NO_COLOR is set */
+bool ctl_terminal(void);		   /* stdout is a terminal that can do more than print */
+const char *ctl_sgr(enum ctl_style style); /* "" where no colours are wanted */
+enum ctl_style ctl_state_style(const struct tally_partition *partition);
+
+/* --- fit.c ------------------------------------------------------------------------------------ */
+
+/* Cells of a terminal.  The longest text that fills `cells` of them, with its NUL. */
+#define CTL_CELLS_SIZE(cells) ((cells)*12 + 5)
+
+enum ctl_side { CTL_ASIS, CTL_LEFT, CTL_RIGHT }; /* padded to the width, or not */
+
+bool ctl_utf8(void);
+
+/* Of a text that is escaped where it must not reach a terminal: see ctl_fit. */
+unsigned ctl_width(const char *text);
+
+/*
+ * `text` in at most `cells` cells, with a mark where it was cut.  Escapes what ctl_name does, and
+ * what has no width of its own.  Gives `to`.
+ */
+char *ctl_fit(char *to, size_t size, const char *text, unsigned cells, enum ctl_side side);
+
+/* A bar of `cells` cells: not empty above 0, not full below 1.  Gives `to`. */
+char *ctl_bar(char *to, size_t size, unsigned cells, double share);
+
+/* How many bytes of an escaped line, which may have ctl_sgr in it, go into one row. */
+size_t ctl_wrap(const char *line, unsigned cells);
+
+/* --- watch.c ---------------------------------------------------------------------------------- */
+
+/* The value of --watch[=SECONDS], which getopt_long has just found.  False after a line on stderr. */
+bool ctl_watch_seconds(const char *what, char **argv, uint64_t *seconds);
+
+/* Shows again and again; gives an exit code when nobody reads any more. */
+int ctl_watch(struct ctl *ctl, uint64_t seconds, ctl_show_fn *show, void *arg);
+
+/* What it writes to stdout and stderr.  To be freed. */
+char *ctl_capture(struct ctl *ctl, ctl_show_fn *show, void *arg, int *code);
+
+void ctl_terminal_size(unsigned *rows, unsigned *columns);
+
+/* --- print.c ---------------------------------------------------------------------------------- */
 
 /* "" for one, else "s". */
 const char *ctl_s(uint64_t n);
@@ -107,15 +185,15 @@ char *ctl_offset(char to[CTL_TEXT_SIZE], int64_t offset); /* exact; "-" when not
 char *ctl_span(char to[CTL_TEXT_SIZE], int64_t ms);	  /* "4.2 s", "3 min", "2 h 5 min" */
 char *ctl_clock(char to[CTL_TEXT_SIZE], int64_t unix_ms); /* "2025-03-01 04:05:06Z" */
 
-#define CTL_NAME_SIZE (4 * 257)
 /* What must not reach a terminal (log_printable) as \xNN: a name must not drive it. */
 char *ctl_name(char to[CTL_NAME_SIZE], const char *name);
 
 /* tallyd gives no sign of life, has not stopped, and its process is there all the same. */
 bool ctl_frozen(const struct ctl *ctl);
 
-/* "this is not tallyd's present state" line, when that is so; text only. */
-void ctl_print_stale(const struct ctl *ctl);
+/* "this is not tallyd's present state", when that is so; else "". */
+void ctl_stale_text(const struct ctl *ctl, char *to, size_t size);
+void ctl_print_stale(const struct ctl *ctl); /* as a line; text only */
 
 /* "6 of 8 partitions answered" line, when not all did; text only. */
 void ctl_print_basis(const struct tally_basis *basis);
@@ -124,11 +202,14 @@ void ctl_print_basis(const struct tally_basis *basis);
 #define CTL_COLUMNS_MAX 12
 struct ctl_table {
 	unsigned columns, rows;
+	unsigned width; /* at most, by cutting the last column; 0: no bound */
 	const char *heading[CTL_COLUMNS_MAX];
-	char **cells; /* rows x columns */
+	char **cells;	       /* rows x columns */
+	unsigned char *styles; /* enum ctl_style of each */
 };
 void ctl_table_start(struct ctl_table *table, unsigned columns, const char *const *headings);
 void ctl_table_row(struct ctl_table *table, const char *const *cells);
+void ctl_table_style(struct ctl_table *table, unsigned column, enum ctl_style style); /* last row */
 void ctl_table_end(struct ctl_table *table); /* prints and drops */
 void ctl_table_drop(struct ctl_table *table);
 

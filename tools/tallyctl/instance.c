@@ -105,43 +105,56 @@ static void print_routing(const struct tally_instance *in)
 			has, ctl_s(has), routed, routed - has, routed - has == 1 ? "is" : "are");
 }
 
-static void print_default(const struct tally_instance *in)
+static void default_text(const struct tally_instance *in, char *to, size_t size)
 {
 	if (in->limits_default > 0)
-		printf("limits: %" PRId64 " active streams for every tenant (no limits.file)",
+		snprintf(to, size,
+			"limits: %" PRId64 " active streams for every tenant (no limits.file)",
 			in->limits_default);
 	else if (in->limits_default == 0)
-		printf("limits: none for any tenant (no limits.file)");
+		snprintf(to, size, "limits: none for any tenant (no limits.file)");
 	else
-		printf("limits: they cannot be read");
+		snprintf(to, size, "limits: they cannot be read");
 }
 
-static void print_loaded(const struct tally_instance *in, const char *age)
+static void loaded_text(const struct tally_instance *in, const char *age, char *to, size_t size)
 {
-	printf("limits of %" PRIu32 " tenant%s", in->limits_tenants, ctl_s(in->limits_tenants));
+	char others[64] = "";
 	if (in->limits_default > 0)
-		printf(", %" PRId64 " for others", in->limits_default);
+		snprintf(others, sizeof others, ", %" PRId64 " for others", in->limits_default);
 	else if (in->limits_default == 0)
-		printf(", none for others");
-	printf(", loaded %s ago", age);
+		snprintf(others, sizeof others, ", none for others");
+	snprintf(to, size, "limits of %" PRIu32 " tenant%s%s, loaded %s ago", in->limits_tenants,
+		ctl_s(in->limits_tenants), others, age);
+}
+
+void ctl_limits_text(const struct ctl *ctl, char *to, size_t size)
+{
+	const struct tally_instance *in = &ctl->instance;
+	char tried[CTL_TEXT_SIZE], loaded[CTL_TEXT_SIZE], error[CTL_NAME_SIZE];
+	ctl_span(tried, ctl_minus(wall_ms(ctl), in->limits_at_ms));
+	ctl_span(loaded, ctl_minus(wall_ms(ctl), in->limits_loaded_at_ms));
+	*to = 0;
+	if (!in->limits_version)
+		return;
+	if (strcmp(in->limits_state, "refused") == 0)
+		snprintf(to, size, "LIMITS REFUSED %s ago, those of %s ago hold on: %s", tried,
+			loaded, ctl_name(error, in->limits_error));
+	else if (strcmp(in->limits_state, "ok") == 0)
+		loaded_text(in, loaded, to, size);
+	else
+		default_text(in, to, size);
+	size_t len = strlen(to);
+	if (in->limits_dry_run)
+		snprintf(to + len, size - len, "; DRY RUN: nothing is rejected");
 }
 
 static void print_limits(const struct ctl *ctl)
 {
-	const struct tally_instance *in = &ctl->instance;
-	char tried[CTL_TEXT_SIZE], loaded[CTL_TEXT_SIZE];
-	ctl_span(tried, ctl_minus(wall_ms(ctl), in->limits_at_ms));
-	ctl_span(loaded, ctl_minus(wall_ms(ctl), in->limits_loaded_at_ms));
-	if (!in->limits_version)
-		return;
-	if (strcmp(in->limits_state, "refused") == 0)
-		printf("LIMITS REFUSED %s ago, those of %s ago hold on: %s", tried, loaded,
-			in->limits_error);
-	else if (strcmp(in->limits_state, "ok") == 0)
-		print_loaded(in, loaded);
-	else
-		print_default(in);
-	printf("%s\n", in->limits_dry_run ? "; DRY RUN: nothing is rejected" : "");
+	char text[CTL_LIMITS_SIZE];
+	ctl_limits_text(ctl, text, sizeof text);
+	if (*text)
+		puts(text);
 }
 
 void ctl_print_instance(const struct ctl *ctl)

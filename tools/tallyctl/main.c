@@ -28,15 +28,18 @@ struct command {
 /* clang-format off */
 static const struct command commands[] = {
 	{ "status",  "[--partition N]",               "the instance and its partitions",        ctl_status },
+	{ "status",  "--watch[=SECONDS]",             "... again and again, with progress bars", ctl_status },
 	{ "tenants", "[--after NAME] [--limit N]",    "tenants by name",                        ctl_tenants },
 	{ "tenant",  "NAME",                          "one tenant: policies, the last minutes", ctl_tenant },
 	{ "streams", "NAME [--limit N]",              "active streams of a tenant",             ctl_streams },
 	{ "stream",  "NAME HASH",                     "one stream; HASH decimal or 0x...",      ctl_stream },
-	{ "top",     "[-n N] [--watch SECONDS]",      "tenants with most active streams",       ctl_top },
+	{ "top",     "[--watch[=SECONDS]]",           "all of it, live, on the whole terminal", ctl_top },
+	{ "top",     "--once [-n N]",                 "... tenants with most active streams",   ctl_top },
 	{ "explain", "NAME",                          "a tenant's limits, and what is left",    ctl_explain },
 	{ "check",   "NAME HASH... [--policy P]",     "may these streams come in?",             ctl_check },
 	{ "check",   "--admit [--bytes N] ...",       "... ask tally-queryd to let them in",    ctl_check },
 	{ "check",   "  [--token-file F] ...",        "... which wants a token",                ctl_check },
+	{ "config",  "[--changed] [OPTION]...",       "the options as they hold, and from where", ctl_config },
 };
 /* clang-format on */
 #define N_COMMANDS (sizeof commands / sizeof *commands)
@@ -51,6 +54,12 @@ static int help(void)
 	       "Exit: 0 answered, 1 not found or not complete, 2 wrong usage or cannot attach.\n"
 	       "check: 0 all come in, 1 some are rejected, 3 some could not be decided, 2 as "
 	       "above.\n");
+	return CTL_OK;
+}
+
+static int version(void)
+{
+	printf("tallyctl %d.%d\n", TALLY_VERSION_MAJOR, TALLY_VERSION_MINOR);
 	return CTL_OK;
 }
 
@@ -95,41 +104,73 @@ static bool take_json(int *argc, char **argv)
 	return found;
 }
 
-int main(int argc, char **argv)
+static int unknown_command(const char *word)
+{
+	const char *names[N_COMMANDS + 1] = {"help"};
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		names[i + 1] = commands[i].name;
+	const char *near = ctl_nearest(word, names, N_COMMANDS + 1);
+	if (near)
+		return ctl_usage("unknown command '%s'; did you mean '%s'?", word, near);
+	return ctl_usage("unknown command '%s'; try 'tallyctl help'", word);
+}
+
+static void name_run_dir(struct ctl *ctl)
+{
+	if (ctl->run_dir && *ctl->run_dir) {
+		ctl->run_dir_from = "-d";
+		return;
+	}
+	ctl->run_dir = getenv("TALLY_RUN_DIR");
+	ctl->run_dir_from = "TALLY_RUN_DIR";
+	if (ctl->run_dir && *ctl->run_dir)
+		return;
+	ctl->run_dir = "/run/tally";
+	ctl->run_dir_from = "default";
+}
+
+/* -1: go on; else an exit code. */
+static int parse(struct ctl *ctl, int argc, char **argv)
 {
 	static const struct option options[] = {
 		{"run-dir", required_argument, NULL, 'd'},
+		{"json", no_argument, NULL, 'j'},
 		{"version", no_argument, NULL, 'v'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
-	struct ctl ctl = {.run_dir = getenv("TALLY_RUN_DIR")};
 	int option;
-	setlocale(LC_CTYPE, "");
 	opterr = 0;
-	ctl.json = take_json(&argc, argv);
 	while ((option = getopt_long(argc, argv, "+:d:jh", options, NULL)) != -1) {
 		if (option == 'd')
-			ctl.run_dir = optarg;
+			ctl->run_dir = optarg;
 		else if (option == 'j')
-			ctl.json = true;
+			ctl->json = true;
 		else if (option == 'h')
 			return help();
 		else if (option == 'v')
-			return printf("tallyctl %d.%d\n", TALLY_VERSION_MAJOR,
-				       TALLY_VERSION_MINOR) < 0;
+			return version();
 		else
-			return ctl_usage("option %s: %s; try 'tallyctl help'", argv[optind - 1],
-				option == ':' ? "needs a value" : "unknown");
+			return ctl_bad_option("", options, argv, option);
 	}
-	if (!ctl.run_dir || !*ctl.run_dir)
-		ctl.run_dir = "/run/tally";
+	return -1;
+}
+
+int main(int argc, char **argv)
+{
+	struct ctl ctl = {0};
+	setlocale(LC_CTYPE, "");
+	ctl.json = take_json(&argc, argv);
+	int code = parse(&ctl, argc, argv);
+	if (code >= 0)
+		return code;
+	name_run_dir(&ctl);
 	if (optind == argc)
 		return ctl_usage("no command; try 'tallyctl help'");
 	if (!strcmp(argv[optind], "help"))
 		return help();
 	const struct command *command = find_command(argv[optind]);
 	if (!command)
-		return ctl_usage("unknown command '%s'; try 'tallyctl help'", argv[optind]);
+		return unknown_command(argv[optind]);
 	return run(&ctl, command, argc - optind, argv + optind);
 }

@@ -118,11 +118,10 @@ static void add_counters(struct ctl_table *table, const struct tally_partition *
 #undef NUMBER
 }
 
-void ctl_print_partition(const struct tally_partition *p)
+void ctl_print_partition(const struct ctl *ctl, const struct tally_partition *p)
 {
 	static const char *const headings[] = {"FACT", "VALUE"};
 	struct ctl_table table;
-	printf("\npartition %" PRIu32 "\n", p->partition);
 	ctl_table_start(&table, 2, headings);
 	add_slot(&table, p);
 	if (p->has_stats) {
@@ -130,4 +129,5 @@ void ctl_print_partition(const struct tally_partition *p)
 		add_counters(&table, p);
 	}
 	ctl_table_end(&table);
+	ctl_print_changes(ctl, p->partition);
 }

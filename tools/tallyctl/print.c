@@ -1,11 +1,9 @@
 /*
  * print.c - numbers, times, names and columns for people.
  *
- * Widths are counted in code points; names that need more care (wide or
- * combining characters) go in the last column, where nothing follows.
+ * Widths are those of fit.c; names stand in the last column, where nothing follows.
  */
 #include <inttypes.h>
-#include <langinfo.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,21 +143,31 @@ bool ctl_frozen(const struct ctl *ctl)
 	return started >= 0 && started <= beat;
 }
 
-void ctl_print_stale(const struct ctl *ctl)
+void ctl_stale_text(const struct ctl *ctl, char *to, size_t size)
 {
 	char span[CTL_TEXT_SIZE];
+	ctl_span(span, ctl->instance.heartbeat_age_ms);
 	if (ctl->instance.alive)
-		return;
-	if (ctl_frozen(ctl)) {
-		printf("tallyd pid %" PRIu32 " gives no sign of life for %s: it is frozen or stuck "
-		       "(the process is there); this is the last state\n",
-			ctl->instance.supervisor_pid,
-			ctl_span(span, ctl->instance.heartbeat_age_ms));
-		return;
-	}
-	printf("tallyd is not running: it %s, last heartbeat %s ago; this is the last state\n",
-		ctl->instance.stopped ? "was stopped" : "is gone without a word",
-		ctl_span(span, ctl->instance.heartbeat_age_ms));
+		*to = 0;
+	else if (ctl_frozen(ctl))
+		snprintf(to, size,
+			"tallyd pid %" PRIu32
+			" gives no sign of life for %s: it is frozen or stuck (the process is "
+			"there); this is the last state",
+			ctl->instance.supervisor_pid, span);
+	else
+		snprintf(to, size,
+			"tallyd is not running: it %s, last heartbeat %s ago; this is the last "
+			"state",
+			ctl->instance.stopped ? "was stopped" : "is gone without a word", span);
+}
+
+void ctl_print_stale(const struct ctl *ctl)
+{
+	char text[256];
+	ctl_stale_text(ctl, text, sizeof text);
+	if (*text)
+		printf("%s%s%s\n", ctl_sgr(CTL_BAD), text, ctl_sgr(CTL_PLAIN));
 }
 
 void ctl_print_basis(const struct tally_basis *basis)
@@ -173,14 +181,6 @@ void ctl_print_basis(const struct tally_basis *basis)
 
 /* ------------------------------------------------------------------ columns */
 
-static unsigned width_of(const char *text)
-{
-	unsigned n = 0;
-	for (; *text; text++)
-		n += ((unsigned char)*text & 0xc0) != 0x80;
-	return n;
-}
-
 void ctl_table_start(struct ctl_table *table, unsigned columns, const char *const *headings)
 {
 	*table = (struct ctl_table){.columns = columns};
@@ -189,14 +189,21 @@ void ctl_table_start(struct ctl_table *table, unsigned columns, const char *cons
 
 void ctl_table_row(struct ctl_table *table, const char *const *cells)
 {
-	size_t at = (size_t)table->rows * table->columns;
-	table->cells = reallocarray(table->cells, at + table->columns, sizeof *table->cells);
-	if (!table->cells)
+	size_t at = (size_t)table->rows * table->columns, n = at + table->columns;
+	table->cells = reallocarray(table->cells, n, sizeof *table->cells);
+	table->styles = realloc(table->styles, n);
+	if (!table->cells || !table->styles)
 		abort();
+	memset(table->styles + at, CTL_PLAIN, table->columns);
 	for (unsigned i = 0; i < table->columns; i++)
 		if (!(table->cells[at + i] = strdup(cells[i])))
 			abort();
 	table->rows++;
+}
+
+void ctl_table_style(struct ctl_table *table, unsigned column, enum ctl_style style)
+{
+	table->styles[(size_t)(table->rows - 1) * table->columns + column] = (unsigned char)style;
 }
 
 void ctl_table_drop(struct ctl_table *table)
@@ -204,36 +211,52 @@ void ctl_table_drop(struct ctl_table *table)
 	for (size_t i = 0; i < (size_t)table->rows * table->columns; i++)
 		free(table->cells[i]);
 	free(table->cells);
+	free(table->styles);
 	*table = (struct ctl_table){0};
 }
 
-static void print_cell(const char *text, unsigned width, bool right, bool last)
+static void print_cell(const char *text, unsigned pad, bool right, enum ctl_style style)
 {
-	int pad = (int)(width - width_of(text));
-	if (right)
-		printf("%*s%s", pad, "", text);
-	else
-		printf("%s%*s", text, last ? 0 : pad, "");
-	fputs(last ? "\n" : "  ", stdout);
+	const char *on = style ? ctl_sgr(style) : "", *off = style ? ctl_sgr(CTL_PLAIN) : "";
+	printf("%*s%s%s%s%*s", right ? (int)pad : 0, "", on, text, off, right ? 0 : (int)pad, "");
+}
+
+/* Row 0: the headings. */
+static void print_row(const struct ctl_table *table, unsigned r, const unsigned *width)
+{
+	unsigned left = table->width, last = table->columns - 1;
+	char *cut = NULL;
+	for (unsigned i = 0; i <= last; i++) {
+		bool right = *table->heading[i] == '>';
+		size_t at = (size_t)(r - 1) * table->columns + i;
+		const char *text = r ? table->cells[at] : table->heading[i] + right;
+		if (i == last && table->width && ctl_width(text) > left) {
+			cut = malloc(CTL_CELLS_SIZE(left));
+			if (!cut)
+				abort();
+			text = ctl_fit(cut, CTL_CELLS_SIZE(left), text, left, CTL_ASIS);
+		}
+		unsigned used = ctl_width(text), pad = width[i] > used ? width[i] - used : 0;
+		print_cell(text, i == last && !right ? 0 : pad, right,
+			r ? table->styles[at] : CTL_PLAIN);
+		fputs(i == last ? "\n" : "  ", stdout);
+		left = left > width[i] + 2 ? left - width[i] - 2 : 0;
+	}
+	free(cut);
 }
 
 void ctl_table_end(struct ctl_table *table)
 {
 	unsigned width[CTL_COLUMNS_MAX];
 	for (unsigned i = 0; i < table->columns; i++) {
-		width[i] = width_of(table->heading[i] + (*table->heading[i] == '>'));
+		width[i] = ctl_width(table->heading[i] + (*table->heading[i] == '>'));
 		for (unsigned r = 0; r < table->rows; r++) {
-			unsigned w = width_of(table->cells[r * table->columns + i]);
+			unsigned w = ctl_width(table->cells[r * table->columns + i]);
 			width[i] = w > width[i] ? w : width[i];
 		}
 	}
 	for (unsigned r = 0; r <= table->rows; r++)
-		for (unsigned i = 0; i < table->columns; i++) {
-			bool right = *table->heading[i] == '>';
-			char **row = r ? table->cells + (size_t)(r - 1) * table->columns : NULL;
-			print_cell(r ? row[i] : table->heading[i] + right, width[i], right,
-				i + 1 == table->columns);
-		}
+		print_row(table, r, width);
 	ctl_table_drop(table);
 }
 
@@ -243,7 +266,7 @@ void ctl_sparkline(const char *label, const uint64_t *values, size_t n)
 {
 	static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 	static const char *const plain[] = {" ", ".", ",", ":", "-", "=", "+", "*", "#"};
-	bool utf8 = !strcmp(nl_langinfo(CODESET), "UTF-8");
+	bool utf8 = ctl_utf8();
 	uint64_t max = 1;
 	for (size_t i = 0; i < n; i++)
 		max = values[i] > max ? values[i] : max;

@@ -17,8 +17,7 @@ static int parse(int argc, char **argv, uint64_t *limit)
 	*limit = 1000;
 	while ((option = getopt_long(argc, argv, ":l:", options, NULL)) != -1) {
 		if (option != 'l')
-			return ctl_usage("streams: option %s: %s", argv[optind - 1],
-				option == ':' ? "needs a value" : "unknown");
+			return ctl_bad_option("streams", options, argv, option);
 		if (!ctl_number("--limit", optarg, 1, UINT32_MAX, limit))
 			return CTL_TROUBLE;
 	}

@@ -26,8 +26,7 @@ static int parse(int argc, char **argv, struct page *page)
 		if (option == 'a')
 			page->after = optarg;
 		else if (option != 'l')
-			return ctl_usage("tenants: option %s: %s", argv[optind - 1],
-				option == ':' ? "needs a value" : "unknown");
+			return ctl_bad_option("tenants", options, argv, option);
 		else if (!ctl_number("--limit", optarg, 1, 10000000, &page->limit))
 			return CTL_TROUBLE;
 	}

@@ -1,39 +1,47 @@
 /*
- * top.c - tallyctl top: the tenants with most active streams, once or again and again.
+ * top.c - tallyctl top: all of it on the whole terminal, or the tenants with most active
+ * streams as text.
+ *
+ *	terminal, and nobody asks for text (--once, -n, --json) --> live.c
+ *	else --> a table, once or (--watch) again and again
+ *
+ * Scripts that read the text get the same as ever.
  */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "ctl.h"
+#include "screen.h"
 
 struct how {
 	uint64_t n, every; /* seconds; 0 = once */
+	bool text;	   /* is what was asked for */
+	struct tally_usage *list;
 };
 
 static int parse(int argc, char **argv, struct how *how)
 {
 	static const struct option options[] = {
 		{"number", required_argument, NULL, 'n'},
-		{"watch", required_argument, NULL, 'w'},
+		{"watch", optional_argument, NULL, 'w'},
+		{"once", no_argument, NULL, '1'},
 		{0},
 	};
 	int option;
 	*how = (struct how){.n = 10};
-	while ((option = getopt_long(argc, argv, ":n:w:", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, ":n:w::1", options, NULL)) != -1) {
 		bool ok = true;
 		if (option == 'n')
 			ok = ctl_number("-n", optarg, 1, 100000, &how->n);
 		else if (option == 'w')
-			ok = ctl_number("--watch", optarg, 1, 86400, &how->every);
-		else
-			return ctl_usage("top: option %s: %s", argv[optind - 1],
-				option == ':' ? "needs a value" : "unknown");
+			ok = ctl_watch_seconds("--watch", argv, &how->every);
+		else if (option != '1')
+			return ctl_bad_option("top", options, argv, option);
 		if (!ok)
 			return CTL_TROUBLE;
+		how->text = how->text || option != 'w';
 	}
 	if (optind < argc)
 		return ctl_usage("top: '%s' is one word too many", argv[optind]);
@@ -61,6 +69,7 @@ static void print_text(const struct ctl *ctl, const struct tally_usage *list, si
 	struct ctl_table table;
 	ctl_print_stale(ctl);
 	ctl_table_start(&table, 6, headings);
+	table.width = ctl->columns;
 	for (size_t i = 0; i < n; i++)
 		ctl_table_row(&table, (const char *[]){ctl_count(number, i + 1),
 					      ctl_count(streams, list[i].streams),
@@ -72,18 +81,29 @@ static void print_text(const struct ctl *ctl, const struct tally_usage *list, si
 	ctl_print_basis(basis);
 }
 
-static int show(struct ctl *ctl, struct tally_usage *list, size_t cap)
+static int show(struct ctl *ctl, void *arg)
 {
+	const struct how *how = arg;
 	struct tally_basis basis;
 	size_t n;
-	int err = tally_top(ctl->tally, list, cap, &n, &basis);
+	int err = tally_top(ctl->tally, how->list, (size_t)how->n, &n, &basis);
 	if (err)
 		return ctl_failed(ctl, "top", err);
 	if (ctl->json)
-		print_json(ctl, list, n, &basis);
+		print_json(ctl, how->list, n, &basis);
 	else
-		print_text(ctl, list, n, &basis);
+		print_text(ctl, how->list, n, &basis);
 	return basis.complete ? CTL_OK : CTL_INCOMPLETE;
+}
+
+static int print(struct ctl *ctl, struct how *how)
+{
+	how->list = calloc((size_t)how->n, sizeof *how->list);
+	if (!how->list)
+		abort();
+	int code = how->every ? ctl_watch(ctl, how->every, show, how) : show(ctl, how);
+	free(how->list);
+	return code;
 }
 
 int ctl_top(struct ctl *ctl, int argc, char **argv)
@@ -91,22 +111,15 @@ int ctl_top(struct ctl *ctl, int argc, char **argv)
 	struct how how;
 	if (parse(argc, argv, &how) || ctl_attach(ctl))
 		return CTL_TROUBLE;
-	struct tally_usage *list = calloc((size_t)how.n, sizeof *list);
-	if (!list)
-		abort();
-	int code;
-	for (;;) {
-		if (how.every && !ctl->json && isatty(STDOUT_FILENO))
-			fputs("\033[H\033[2J", stdout);
-		code = show(ctl, list, (size_t)how.n);
-		/* Whoever reads the other end of a pipe may have gone. */
-		if (!how.every || fflush(stdout))
-			break;
-		nanosleep(&(struct timespec){.tv_sec = (time_t)how.every}, NULL);
-		tally_idle(ctl->tally);
-		if (tally_instance(ctl->tally, &ctl->instance))
-			ctl->instance.alive = 0;
-	}
-	free(list);
+	if (ctl->json || how.text)
+		return print(ctl, &how);
+	const char *refusal = screen_refusal();
+	if (!refusal)
+		return top_live(ctl, how.every ? how.every : 1);
+	int code = print(ctl, &how);
+	/* Behind the answer, where it is seen; scripts say --once. */
+	ctl_usage("top: no full screen here: %s; 'top --once' prints without this line, "
+		  "'top --watch=2' again and again%s",
+		refusal, isatty(STDOUT_FILENO) ? "" : ", and with ssh it needs 'ssh -t'");
 	return code;
 }

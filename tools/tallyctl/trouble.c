@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <grp.h>
 #include <inttypes.h>
+#include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "ctl.h"
 
@@ -39,32 +42,70 @@ int ctl_usage(const char *fmt, ...)
 	return CTL_TROUBLE;
 }
 
+/* Given the group since this session began, which does not have it yet. */
+static bool joined_since(const struct group *group)
+{
+	struct passwd entry, *user = NULL;
+	char texts[4096];
+	if (getpwuid_r(getuid(), &entry, texts, sizeof texts, &user) || !user)
+		return false;
+	for (char **name = group->gr_mem; *name; name++)
+		if (!strcmp(*name, user->pw_name))
+			return !group_member(group->gr_gid);
+	return false;
+}
+
 /* Who may read is the group of the directory: name it when it can be seen. */
-static int denied(const char *run_dir)
+static int denied(const struct ctl *ctl)
 {
 	struct stat st;
-	if (stat(run_dir, &st))
-		return ctl_usage(
-			"%s: permission denied; join group tally-readers or use sudo", run_dir);
+	if (stat(ctl->run_dir, &st))
+		return ctl_usage("%s: permission denied; join group tally-readers or use sudo",
+			ctl->run_dir);
 	if (st.st_mode & S_IWOTH)
 		return ctl_usage("%s: everybody can write to it, so nothing in it can be trusted; "
 				 "chmod o-w it, or give tallyd a run_dir of its own",
-			run_dir);
+			ctl->run_dir);
 	const struct group *group = getgrgid(st.st_gid);
-	return ctl_usage("%s: permission denied; join group %s or use sudo", run_dir,
-		group ? group->gr_name : "tally-readers");
+	const char *name = group ? group->gr_name : "tally-readers";
+	if (group && joined_since(group))
+		return ctl_usage("%s: permission denied; you are in group %s, but this session "
+				 "began before: log in again, or use 'newgrp %s'",
+			ctl->run_dir, name, name);
+	return ctl_usage(
+		"%s: permission denied; join group %s ('sudo usermod -aG %s USER', then log "
+		"in again) or use sudo",
+		ctl->run_dir, name, name);
 }
 
-int ctl_cannot_attach(const char *run_dir, int err)
+/* Which directory it was, who said so, and how to say another one. */
+static int nothing_there(const struct ctl *ctl)
 {
+	struct stat st;
+	const char *from = ctl->run_dir_from ? ctl->run_dir_from : "-d";
+	bool is_dir = !stat(ctl->run_dir, &st);
+	if (is_dir && !S_ISDIR(st.st_mode))
+		return ctl_usage("%s: not a directory; name the run_dir of tallyd (by %s now) with "
+				 "-d or TALLY_RUN_DIR",
+			ctl->run_dir, from);
+	return ctl_usage("%s%s: no Tally has run here (run_dir by %s); start tallyd, or name its "
+			 "run_dir with -d or TALLY_RUN_DIR",
+		ctl->run_dir, is_dir ? "" : " does not exist", from);
+}
+
+int ctl_cannot_attach(const struct ctl *ctl, int err)
+{
+	const char *run_dir = ctl->run_dir;
 	switch (err) {
 	case TALLY_EACCESS:
-		return denied(run_dir);
+		return denied(ctl);
 	case TALLY_ENOTFOUND:
-		return ctl_usage("%s: no Tally has run here; start tallyd, or name its run_dir "
-				 "with -d",
-			run_dir);
+		return nothing_there(ctl);
 	case TALLY_ESTALE:
+		if (ctl->attached)
+			return ctl_usage("%s: tallyd has stopped, and its run directory is gone; "
+					 "start tallyd",
+				run_dir);
 		return ctl_usage("%s: left over from before the last boot; start tallyd", run_dir);
 	case TALLY_EFORMAT:
 		return ctl_usage("%s: written by another version of Tally; use the tallyctl that "
@@ -84,7 +125,9 @@ int ctl_failed(const struct ctl *ctl, const char *what, int err)
 	char name[CTL_NAME_SIZE];
 	ctl_name(name, what);
 	if (err == TALLY_ENOTFOUND)
-		ctl_usage("%s: not found in any partition that answered", name);
+		ctl_usage("%s: not found in any partition that answered; 'tallyctl tenants' lists "
+			  "the names",
+			name);
 	else if (err == TALLY_ENOTREADY || err == TALLY_ESTALE)
 		ctl_usage("%s: no partition can answer (%" PRIu32 " of %" PRIu32
 			  " are assigned here%s); see 'tallyctl status'",
@@ -93,7 +136,7 @@ int ctl_failed(const struct ctl *ctl, const char *what, int err)
 			: ctl_frozen(ctl)   ? ", tallyd is frozen or stuck"
 					    : ", tallyd is not running");
 	else if (err == TALLY_EACCESS)
-		return denied(ctl->run_dir);
+		return denied(ctl);
 	else if (err == TALLY_EINVALID)
 		return ctl_usage("%s: must have 1 to 256 bytes", name);
 	else

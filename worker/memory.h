@@ -1,0 +1,33 @@
+/*
+ * memory.h - how much memory a worker may take, so that a spoilt store ends it and not the machine.
+ *
+ * Pages have no checksums that LMDB knows of: one that says that a value has a thousand
+ * million pages makes LMDB ask for 10 GB, and fill them.  A worker's memory of its own
+ * (not the store, which is shared) has a bound far above what a good store can need:
+ *
+ *	1 GiB			code, threads of three Kafka clients (8 MiB of stack each), what
+ *				they fetch and write ahead by default
+ *	+ map_bytes / 8		LMDB's lists, 8 bytes for each page of 4096, and names of
+ *				tenants, which have a page of the store each
+ *	+ batch * 1 KiB		records of a batch, each of another stream
+ *	+ window * 32 KiB	rows of one tenant's policies, 1024 at most
+ *	+ what kafka.properties let the clients fetch ahead
+ */
+#ifndef TALLY_WORKER_MEMORY_H
+#define TALLY_WORKER_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shm/handoff.h"
+
+/* Bytes, by the formula above. */
+uint64_t memory_need(const struct handoff *handoff);
+
+/* RLIMIT_DATA: that much on top of what the process has by now.  A lower one stays. */
+void memory_bound(const struct handoff *handoff);
+
+/* An allocation has failed: is there room for half the need all the same?  Then it was nonsense. */
+bool memory_is_there(const struct handoff *handoff);
+
+#endif
