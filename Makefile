@@ -340,9 +340,10 @@ calls: calls-programs
 	BUDGET=$${BUDGET:-0} B="$(abspath $B)" prove --timer -v --exec bash $(wildcard tests/calls/[0-9]*.sh)
 calls-slice: calls-programs
 	BUDGET=$${BUDGET:-35} $(PROVE) $(wildcard tests/calls/[0-9]*.sh)
-# What `make check` does of faults, calls and system, side by side.
+# What `make check` does of faults, calls, system and browser, side by side.
 slices: fault-programs calls-programs
-	BUDGET=$${BUDGET:-30} $(PROVE) $(sort $(wildcard tests/fault/[0-9]*.sh) $(wildcard tests/calls/[0-9]*.sh)) $(TESTS)
+	BUDGET=$${BUDGET:-30} $(PROVE) $(sort $(wildcard tests/fault/[0-9]*.sh) $(wildcard tests/calls/[0-9]*.sh) \
+		$(wildcard tests/browser/[0-9]*.sh)) $(TESTS)
 .PHONY: calls-programs calls calls-slice slices
 
 # --- fuzz ----------------------------------------------------------------------------------------
