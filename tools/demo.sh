@@ -147,9 +147,9 @@ ctl explain guest | tail -n 1
 say "Ask it yourself: gRPC on $(grpc_address) (proto.IngestLimits, proto.IngestLimitsFrontend), or over HTTP:"
 echo "    curl -H 'Content-Type: application/json' http://$(address)/api/v1/exceeds-limits \\"
 echo "         -d '{\"tenant\":\"guest\",\"streams\":[{\"streamHash\":\"1\"},{\"streamHash\":\"6\"}]}'"
-say "Look inside: http://$(address)/api/v1/partitions"
+say "Look inside: http://$(address)/ in a browser"
+echo "             $B/tallyctl -d $T/run top"
 echo "             http://$(address)/api/v1/tenants/tenant-0    http://$(address)/metrics"
-echo "             $B/tallyctl -d $T/run status"
 echo
 if [ -n "${DEMO_SECONDS:-}" ]; then
 	echo "The load goes on for $DEMO_SECONDS s."
