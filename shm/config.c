@@ -268,7 +268,7 @@ void config_free(struct config *config)
 		free(property->value);
 		free(property->name);
 		free(property->path);
+		*property = (struct config_property){0};
 	}
-	memset(config->properties, 0, sizeof(config->properties));
 	config->n_properties = config->n_secret_files = 0;
 }

@@ -5,6 +5,7 @@
  */
 #include "shm/log_json.h"
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,12 +40,13 @@ static void put(struct out *out, const char *text, size_t n)
 static size_t put_character(struct out *out, const char *s)
 {
 	unsigned n = log_printable(s);
-	char piece[8];
+	char piece[8] = "";
+	int len;
 
-	if (n == 0)
-		put(out, piece,
-			(size_t)snprintf(piece, sizeof(piece), "\\\\x%02x", (unsigned char)*s));
-	else if (*s == '"' || *s == '\\')
+	if (n == 0) {
+		len = snprintf(piece, sizeof(piece), "\\\\x%02x", (unsigned char)*s);
+		put(out, piece, (size_t)len);
+	} else if (*s == '"' || *s == '\\')
 		put(out, (char[]){'\\', *s}, 2);
 	else
 		put(out, s, n);
@@ -177,23 +179,29 @@ static void put_body(struct out *out, const char *s)
 	}
 }
 
+static void __attribute__((format(printf, 2, 3))) put_format(struct out *out, const char *fmt, ...)
+{
+	char text[200];
+	va_list args;
+	int n;
+
+	va_start(args, fmt);
+	n = vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	put(out, text, (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1);
+}
+
 size_t log_json(char *buffer, size_t size, const struct log_head *head, const char *body)
 {
 	struct out out = {.at = buffer, .size = size - 3};
-	char text[200];
 
+	put(&out, "{", 1);
 	if (*head->time)
-		out.len = (size_t)snprintf(buffer, 64, "{\"time\":\"%s\",", head->time);
-	else
-		put(&out, "{", 1);
-	put(&out, text,
-		(size_t)snprintf(text, sizeof(text), "\"program\":\"%.40s\"", head->program));
+		put_format(&out, "\"time\":\"%.40s\",", head->time);
+	put_format(&out, "\"program\":\"%.40s\"", head->program);
 	if (head->instance >= 0)
-		put(&out, text,
-			(size_t)snprintf(text, sizeof(text), ",\"instance\":%d", head->instance));
-	put(&out, text,
-		(size_t)snprintf(text, sizeof(text), ",\"level\":\"%.8s\",\"event\":\"%.60s\"",
-			head->level, head->event));
+		put_format(&out, ",\"instance\":%d", head->instance);
+	put_format(&out, ",\"level\":\"%.8s\",\"event\":\"%.60s\"", head->level, head->event);
 	put_body(&out, body);
 	out.at[out.len++] = '}';
 	out.at[out.len] = '\0';
