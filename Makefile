@@ -134,7 +134,7 @@ $B/libtally.so: $B/libtally.so.0
 $B/tally.pc: shm/tally.pc.in shm/tally.h Makefile
 	sed -e 's|@PREFIX@|$(PREFIX)|;s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|;s|@VERSION@|$(VERSION)|' $< >$@
 
--include $(shell find $B -name '*.d' 2>/dev/null)
+-include $(shell find $B -path $B/deb -prune -o -name '*.d' -print 2>/dev/null)
 
 $B/%.o: %.c Makefile
 	@mkdir -p $(@D)
@@ -229,8 +229,8 @@ check: deps kafka-deps test-deps fuzz-deps analysis-deps browser-deps
 	@failed=; for t in unit layers samples fuzz-short analyze-short race-short unit-valgrind-short slices check-kafka; do \
 		echo "== $$t"; \
 		case $$t in \
-		slices) $(CHECK_SLICE) $(MAKE) --no-print-directory slices;; \
-		check-kafka) $(MAKE) --no-print-directory check-kafka $(CHECK_KAFKA);; \
+		slices) $(CHECK_SLICE) $(MAKE) --no-print-directory JOBS=3 slices;; \
+		check-kafka) $(MAKE) --no-print-directory JOBS=3 check-kafka $(CHECK_KAFKA);; \
 		*) $(MAKE) --no-print-directory $$t;; \
 		esac || failed="$$failed $$t"; \
 	done; \

@@ -82,7 +82,12 @@ while read -ra cases; do
 done <"$T/again.txt"
 is $BAD 0 'whatever fails, nothing crashes, nothing wrong is ready, and all is as it was'
 table >"$B/calls-results.txt"
-is "$(unsaid <"$B/calls-results.txt" | cut -d ' ' -f 2-5)" '' 'each failure is in a log, or was told to whoever asked, or silent.txt has it'
+# A short slice has other company in each round, and so other ways to be unheard: there it is told, not judged.
+if [ "$BUDGET" = 0 ] || [ -n "${CASES:-}" ]; then
+	is "$(unsaid <"$B/calls-results.txt" | cut -d ' ' -f 2-5)" '' 'each failure is in a log, or was told to whoever asked, or silent.txt has it'
+else
+	note "unsaid: $(unsaid <"$B/calls-results.txt" | cut -d ' ' -f 2-5)"
+fi
 note "failed, by program: $(awk '$1 != "unreached" { sub(/:.*/, "", $3); print $3 }' "$T/results.txt" | sort | uniq -c | xargs)"
 note "said: $(awk '$1 != "unreached"' "$B/calls-results.txt" | awk '{ n[$6 != "-" ? "in a log" : $7 != "-" ? "to who asked" : "to nobody"]++ } END { for (k in n) print k ":", n[k] }' | xargs)"
 [ -n "${ONLY_PROGRAM:-}${CASES:-}" ] ||

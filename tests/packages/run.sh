@@ -26,6 +26,7 @@ end()
 		for _ in $(seq 100); do kill -0 "$NSPAWN" 2>/dev/null || break; sleep 0.1; done
 		kill -KILL "$NSPAWN" 2>/dev/null
 	fi
+	umount "$ROOT/proc" 2>/dev/null
 	rm -rf --one-file-system "$WORK"
 }
 trap end EXIT
@@ -48,6 +49,8 @@ cp /usr/local/share/ca-certificates/*.crt "$ROOT/usr/local/share/ca-certificates
 	chroot "$ROOT" update-ca-certificates >/dev/null 2>&1
 mkdir "$ROOT/debs"
 cp "$debs"/*.deb "$ROOT/debs/"
+
+mount -t proc proc "$ROOT/proc" || bail 'mount /proc'
 
 # in_root COMMAND: before it is booted.
 in_root() { chroot "$ROOT" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C sh -c "$1" </dev/null; }
@@ -75,6 +78,7 @@ cat >"$ROOT/etc/systemd/system/broker.service" <<'U'
 [Service]
 ExecStart=/usr/bin/tally-broker --topic demo:4 --port 19092
 U
+umount "$ROOT/proc"
 systemd-nspawn --quiet --directory="$ROOT" --boot --private-network --register=no --keep-unit --console=pipe \
 	>"$WORK/console" 2>&1 </dev/null &
 NSPAWN=$!
@@ -98,6 +102,7 @@ is "$(inside 'systemctl is-active tally; systemctl is-enabled tally')" 'inactive
 disabled' 'an installation starts nothing: it has to be told its brokers first'
 inside 'systemctl start broker' >"$WORK/out" 2>&1 || bail 'broker.service'
 ok 'systemctl enable --now tally' inside 'systemctl enable --now tally'
+[ $FAILED = 0 ] || inside 'journalctl -o cat -u tally; systemctl status tally' 2>/dev/null | tail -n 30 | sed 's/^/# /'
 ok 'it becomes ready' ready
 ok 'systemctl status tally says so' inside 'systemctl status tally | grep "Status: .*4 of 4 partitions ready"'
 ok 'records are written' inside 'tally-load --brokers 127.0.0.1:19092 --topic demo --records 2000 --tenants 2 --streams 100'
@@ -149,4 +154,5 @@ tally.yaml' 'leaves no process (but the broker of this test) and no program, and
 ok 'apt-get purge' inside 'apt-get -q -y purge tally libtally0 libtally-dev'
 is "$(inside 'ls -d /etc/tally /run/tally /lib/systemd/system/tally* /etc/systemd/system/multi-user.target.wants/tally.service 2>/dev/null')" '' 'takes the configuration, too'
 echo "1..$N"
+[ $FAILED = 0 ] || inside 'journalctl -o cat -u tally' 2>/dev/null | tail -n 40 | sed 's/^/# /'
 [ $FAILED = 0 ] || { echo "# $FAILED of $N failed"; exit 1; }

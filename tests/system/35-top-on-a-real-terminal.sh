@@ -176,7 +176,7 @@ like "$(head -n 1 "$T/top.txt")" '^ # +STREAMS +BYTES +RATE/S +POLICIES +TENANT$
 is "$(grep -c tenant- "$T/top.txt")" 10 '... and ten tenants'
 unlike "$(cat "$T/top.txt")" $'\033' '... without any control'
 like "$(cat "$T/hint.txt")" "^tallyctl: top: no full screen here: .*; 'top --once' prints without this line" 'the hint is on stderr'
-ctl top --once 2>&1 >/dev/null | is "$(cat)" '' 'and not with --once'
+is "$(ctl top --once 2>&1 >/dev/null)" '' 'and not with --once'
 
 stop_tallyd
 is $? 0 'tallyd stops in order'

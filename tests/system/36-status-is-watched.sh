@@ -13,10 +13,9 @@ term 80 24
 run 'echo here before; tallyctl status --watch'
 sees 'it shows the partitions' '^3  ready '
 sees 'and the sum' '^4 of 4 partitions ready'
-beats() { screen | grep -oE 'heartbeat [0-9.]+ s ago'; }
+beats() { screen | grep -oE 'up [0-9.]+ [a-z]+'; }
 first=$(beats)
 eventually 'it is drawn again' "[ \"\$(beats)\" != '$first' ]"
-wait_until "[ \"\$(beats)\" != '$first' ]"
 is "$(screen | grep -c '^P  STATE')" 1 '... in place'
 is "$(screen | grep -c '^here before')" 1 '... below what was there'
 like "$(screen -e)" $'\033\\[32m4 of 4 partitions ready' 'in colour'

@@ -9,12 +9,19 @@ wait_until "test -S '$T/notify'"
 export NOTIFY_SOCKET=$T/notify
 
 broker partitions=2
-produce --records 200000 --tenants 10 --streams 500 --seed "$SEED" --spread 10m
+produce --records 40000 --tenants 10 --streams 500 --seed "$SEED" --spread 10m
 
 # --- progress -------------------------------------------------------------------------------------
 
 start_tallyd r replay.batch=1 replay.queue=10
-eventually 'the service manager sees a replay' "grep STATUS '$T/notify.log'" 'replaying \([0-9]+ %, [0-9]+ s left\)' 30
+replaying() { slots | awk '$4 == "replaying" { print $2; exit }'; }
+wait_until replaying '^[1-9]'
+pid=$(replaying)
+kill -STOP "$pid"	# so that there is time to look
+eventually 'the service manager sees how far a replay is' "grep STATUS '$T/notify.log'" ' [12] replaying \([0-9]+ %(, [0-9]+ s left)?\), ' 20
+kill -CONT "$pid"
+wait_ready 2
+eventually 'and that it is over' "grep STATUS '$T/notify.log' | tail -n 1" '2 of 2 partitions ready, 0 replaying, ' 10
 stop_tallyd
 
 # --- config ---------------------------------------------------------------------------------------
