@@ -65,12 +65,13 @@ for page in man1/tallyctl.1 man8/tallyd.8 man8/tally-queryd.8 man5/tally-limits.
 done
 ok 'completion for bash' test -s "$ROOT/usr/share/bash-completion/completions/tallyctl"
 in_root 'apt-get -q -y install --no-install-recommends gcc libc6-dev pkg-config' >"$WORK/out" 2>&1 || bail 'gcc'
-cp etc/examples/gate.c "$ROOT/tmp/"
-ok 'a program is built against libtally-dev' in_root 'cd /tmp && gcc -o gate gate.c $(pkg-config --cflags --libs tally)'
+cp etc/examples/gate.c "$ROOT/root/"
+ok 'a program is built against libtally-dev' in_root 'gcc -o /usr/local/bin/gate /root/gate.c $(pkg-config --cflags --libs tally)'
 
 # --- booted ---------------------------------------------------------------------------------------
 
-sed -i 's|^  brokers:.*|  brokers: 127.0.0.1:19092|; s|^  topic:.*|  topic: demo|; s|^  session_timeout:.*|  session_timeout: 6s|' "$ROOT/etc/tally/tally.yaml"
+sed -i 's|^  brokers:.*|  brokers: 127.0.0.1:19092|; s|^  topic:.*|  topic: demo|; s|^  session_timeout:.*|  session_timeout: 6s|
+	s|^  heartbeat_interval:.*|  heartbeat_interval: 500ms|' "$ROOT/etc/tally/tally.yaml"
 # A container shares its kernel's settings and may not mount a /proc anew.
 mkdir -p "$ROOT/etc/systemd/system/tally.service.d"
 printf '[Service]\nProtectKernelTunables=no\nProtectControlGroups=no\n' >"$ROOT/etc/systemd/system/tally.service.d/container.conf"
@@ -104,12 +105,12 @@ inside 'systemctl start broker' >"$WORK/out" 2>&1 || bail 'broker.service'
 ok 'systemctl enable --now tally' inside 'systemctl enable --now tally'
 [ $FAILED = 0 ] || inside 'journalctl -o cat -u tally; systemctl status tally' 2>/dev/null | tail -n 30 | sed 's/^/# /'
 ok 'it becomes ready' ready
-ok 'systemctl status tally says so' inside 'systemctl status tally | grep "Status: .*4 of 4 partitions ready"'
+ok 'systemctl status tally says so' until_inside 10 'systemctl status -l tally | grep "Status: .*4 of 4 partitions ready"'
 ok 'records are written' inside 'tally-load --brokers 127.0.0.1:19092 --topic demo --records 2000 --tenants 2 --streams 100'
 ok 'and counted' until_inside 30 'tallyctl --json tenant tenant-0 | tr -d " \n" | grep -q "\"streams\":100"'
 ok 'HTTP answers' inside 'curl -sS -f http://127.0.0.1:3100/ready'
 ok 'the page is there' inside 'curl -sS -f http://127.0.0.1:3100/ | grep -qi "<html"'
-is "$(inside 'useradd -G tally-readers reader; su reader -s /bin/sh -c "/tmp/gate /run/tally tenant-0 1"; echo $?')" '1: new, may come in
+is "$(inside 'useradd -G tally-readers reader; su reader -s /bin/sh -c "/usr/local/bin/gate /run/tally tenant-0 1"; echo $?')" '1: new, may come in
 0' 'a member of tally-readers reads by memory map'
 is "$(inside 'useradd stranger; su stranger -s /bin/sh -c "tallyctl status" >/dev/null 2>&1; echo $?')" 2 'a stranger does not'
 before=$(streams)
@@ -125,7 +126,8 @@ ok 'systemctl reload tally' inside 'systemctl reload tally && systemctl is-activ
 
 # A newer version: the same files with a higher number.
 mkdir "$WORK/newer"
-for deb in "$debs"/tally_*.deb "$debs"/libtally0_*.deb; do
+for deb in "$debs"/*tally*_*.deb; do
+	case $deb in *dbgsym*) continue;; esac
 	rm -rf "$WORK/unpacked"
 	dpkg-deb -R "$deb" "$WORK/unpacked"
 	sed -i 's/^Version: .*/&+upgrade/; s/\(libtally0 (= [^)]*\))/\1+upgrade)/' "$WORK/unpacked/DEBIAN/control"
@@ -134,7 +136,7 @@ done
 mkdir "$ROOT/newer"
 cp "$WORK"/newer/*.deb "$ROOT/newer/"
 pid=$(inside 'systemctl show -p MainPID --value tally')
-ok 'apt-get install ./tally_*.deb ./libtally0_*.deb: an upgrade' inside 'cd /newer && apt-get -q -y install --no-install-recommends ./tally_*.deb ./libtally0_*.deb'
+ok 'apt-get install ./tally_*.deb ./libtally0_*.deb: an upgrade' inside 'cd /newer && apt-get -q -y install --no-install-recommends ./tally_*.deb ./libtally0_*.deb ./libtally-dev_*.deb'
 ok 'has started it again' test "$(inside 'systemctl show -p MainPID --value tally')" != "$pid"
 ok 'with the new version of the package' inside 'dpkg-query -W -f "\${Version}" tally | grep -q upgrade'
 ok 'it becomes ready' ready
