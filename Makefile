@@ -266,7 +266,7 @@ SLICE ?= STEP=12 KILLS=40 EARLY=4 ASSIGNED=4 READY=2 STOPPING=1 DOWN=20 MOVES=1 
 KAFKA_TESTS ?= $(sort $(wildcard tests/kafka/[0-9]*.sh)) \
 	$(shell grep -L '^# broker: embedded' $(sort $(wildcard tests/system/[0-9]*.sh)))
 # `make check` takes those of the system tests in which the broker has the largest part, and not the longest.
-CHECK_KAFKA := KAFKA_TESTS="$(filter-out $(foreach n,40 41 44 60 80,tests/kafka/$n-%.sh) $(foreach n, \
+CHECK_KAFKA := KAFKA_TESTS="$(filter-out $(foreach n,40 41 44 60 61 80,tests/kafka/$n-%.sh) $(foreach n, \
 	01 02 03 04 10 20 21 22 30 31 32 33 40 41 42 50 51 53 65 68 70 71 72 73 75,tests/system/$n-%.sh), $(KAFKA_TESTS))"
 check-kafka: all test-programs
 	@if why=$$(tests/kafka/fetch.sh 2>&1 >/dev/null); then \

@@ -61,9 +61,11 @@ export async function tab({ scheme = 'light', width = 1280, height = 900, permit
 	page.on('request', r => asked.push(r.url()));
 	page.on('pageerror', e => wrong.push(e.message));
 	page.on('dialog', d => { wrong.push(`dialog: ${d.message()}`); d.dismiss(); });
+	// That an answer is late or is 503 (a worker was killed) is for the page to show, and no complaint.
+	const of_answers = m => m.text().startsWith('Failed to load resource') && m.location().url.startsWith(`${base}/api/`);
 	page.on('console', m => {
-		if (['error', 'warning'].includes(m.type()) && !permitted.some(p => m.text().includes(p)))
-			wrong.push(m.text());
+		if (['error', 'warning'].includes(m.type()) && !of_answers(m) && !permitted.some(p => m.text().includes(p)))
+			wrong.push(`${m.text()} (${m.location().url})`);
 	});
 	page.setDefaultTimeout(15000);
 	return page;
