@@ -106,7 +106,7 @@ ok 'systemctl enable --now tally' inside 'systemctl enable --now tally'
 [ $FAILED = 0 ] || inside 'journalctl -o cat -u tally; systemctl status tally' 2>/dev/null | tail -n 30 | sed 's/^/# /'
 ok 'it becomes ready' ready
 ok 'systemctl status tally says so' until_inside 10 'systemctl status -l tally | grep "Status: .*4 of 4 partitions ready"'
-ok 'records are written' inside 'tally-load --brokers 127.0.0.1:19092 --topic demo --records 2000 --tenants 2 --streams 100'
+ok 'records are written' inside 'tally-load --brokers 127.0.0.1:19092 --topic demo --records 2000 --tenants 2 --streams 100 --popularity each'
 ok 'and counted' until_inside 30 'tallyctl --json tenant tenant-0 | tr -d " \n" | grep -q "\"streams\":100"'
 ok 'HTTP answers' inside 'curl -sS -f http://127.0.0.1:3100/ready'
 ok 'the page is there' inside 'curl -sS -f http://127.0.0.1:3100/ | grep -qi "<html"'

@@ -8,7 +8,7 @@ broker partitions=2
 printf 'overrides:\n  small:\n    max_global_streams_per_user: 2\n' >"$T/limits.yaml"
 start_tallyd a limits.file="$T/limits.yaml"
 wait_ready 2
-produce --records 200 --tenants 1 --streams 20 --seed "$SEED" --spread 10m
+produce --records 200 --tenants 1 --streams 20 --popularity each --seed "$SEED" --spread 10m
 wait_until "http /api/v1/tenants/tenant-0 | jq -r .streams" '^20$'
 bytes=$(http /api/v1/tenants/tenant-0 | jq .bytes)
 

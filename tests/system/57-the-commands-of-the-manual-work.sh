@@ -24,7 +24,7 @@ broker partitions=2
 printf 'overrides:\n  tenant-a:\n    max_global_streams_per_user: 10\n' >"$T/limits.yaml"
 start_tallyd a limits.file="$T/limits.yaml"
 wait_ready 2
-produce --records 50 --tenants 3 --streams 5 --seed "$SEED"
+produce --records 60 --tenants 3 --streams 5 --popularity each --seed "$SEED"
 cp "$T/a.yaml" "$T/etc/tally.yaml"
 touch "$T/etc/tokens"
 wait_until "http /api/v1/tenants/tenant-0 | jq -r .streams" '^5$'

@@ -5,7 +5,7 @@
 use strict;
 use warnings;
 
-my $words = qr/(?:(?:sudo|make|tally(?:ctl|d|-queryd|-load|-broker)|curl|kcat|openssl|echo|cc|kafka-\w+\.sh|systemctl|systemd-\w+|journalctl|apt-get|mount|docker)(?=\s|$)|[A-Z]+=\$\()/;
+my $words = qr/(?:(?:sudo|make|tally(?:ctl|d|-queryd|-load|-broker)|curl|kcat|openssl|echo|cc|kafka-\w+\.sh|systemctl|systemd-\w+|journalctl|apt-get|mount|docker)(?! pid )(?=\s|$)|[A-Z]+=\$\()/;
 my $inline = qr/(?:tallyctl|tallyd|tally-queryd|curl|kcat|systemctl|journalctl|mount|make) \S/;
 my %seen;
 
@@ -40,6 +40,7 @@ for my $file (@ARGV) {
 		}
 		$line = plain($line) if $man;
 		if ($block) {
+			$line =~ s/^\$ //;	# the prompt
 			next if $man && $line =~ /^\./;
 			# Several in a row, far from each other, stand side by side.
 			next unless $begun ne '' or $line =~ /^\s*$words/;
