@@ -191,8 +191,7 @@ static bool is_plausible(const struct handoff *h)
 	memcpy(&produce, &h->produce, 1);
 	memcpy(&confine, &h->confine, 1);
 	return adopt <= 1 && produce <= 1 && confine <= 1 && properties_are_plausible(h) &&
-	       (unsigned)h->log_level <= LOG_LEVEL_DEBUG &&
-	       (unsigned)h->log_format <= LOG_JSON &&
+	       (unsigned)h->log_level <= LOG_LEVEL_DEBUG && (unsigned)h->log_format <= LOG_JSON &&
 	       (unsigned)h->on_lookup_failure <= ON_FAILURE_READY &&
 	       h->generation <= TABLE_GENERATION_MAX && h->partitions &&
 	       h->partition < h->partitions && h->partition < TABLE_CAPACITY && h->window_minutes &&

@@ -299,9 +299,8 @@ static void consider(struct rundir *rd, const char *name)
 
 static bool is_known(const char *name)
 {
-	static const char *const known[] = {
-		".", "..", "lock", "table", "table.new", "limits", "limits.new",
-		"history", "history.new", "settings", "settings.new"};
+	static const char *const known[] = {".", "..", "lock", "table", "table.new", "limits",
+		"limits.new", "history", "history.new", "settings", "settings.new"};
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (!strcmp(name, known[i]))
 			return true;

@@ -66,9 +66,10 @@ static void list_new(struct listing *listing)
 {
 	const char *name;
 	json_t *value;
-	json_object_foreach(listing->fresh, name, value) {
-		json_t *option = json_pack(
-			"{s:s, s:s, s:O}", "name", name, "value", "", "waiting", value);
+	json_object_foreach(listing->fresh, name, value)
+	{
+		json_t *option =
+			json_pack("{s:s, s:s, s:O}", "name", name, "value", "", "waiting", value);
 		must_get(option);
 		json_array_append_new(listing->options, option);
 	}

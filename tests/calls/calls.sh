@@ -206,15 +206,6 @@ phase_move()
 moved() { INSTANCE=a keep_up; [ "$(INSTANCE=b ready_count)" -gt 0 ] && [ "$(ready_in_all 'a b')" = "$PARTITIONS" ]; }
 
 # Two instances that ask each other, in cleartext or with TLS, certificates of clients and tokens.
-unused_port()
-{
-	local port
-	while :; do
-		port=$((10000 + $(rand 22000)))
-		(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
-	done
-	echo "$port"
-}
 pair_prepare()
 {
 	[ ! -d "$T/tls" ] || return 0

@@ -328,15 +328,6 @@ fi
 
 # --- instances among themselves -------------------------------------------------------------------
 
-unused_port()
-{
-	local port
-	while :; do
-		port=$((10000 + $(rand 22000)))
-		(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
-	done
-	echo "$port"
-}
 tokens >"$T/tokens"
 cp "$T/reads.token" "$T/peers.token"
 PORT_G=$(unused_port); RANDOM=$((RANDOM + 1)); PORT_H=$(unused_port)

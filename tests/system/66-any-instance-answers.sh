@@ -3,16 +3,6 @@
 # broker: embedded (any will do)
 . "$(dirname "$0")/ask.sh"
 
-# A port below the range that the kernel gives to clients, where nobody listens.
-unused_port()
-{
-	local port
-	while :; do
-		port=$((10000 + $(rand 22000)))
-		(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
-	done
-	echo "$port"
-}
 
 # at INSTANCE OPTIONS: asks the front-end service of that one; lines in $T/INSTANCE.out.
 at() { INSTANCE=$1 ask --service frontend --out "$T/$1.out" --seed "$SEED" "${@:2}"; }

@@ -381,6 +381,17 @@ owned_count() { count_parts '.state != "free" and .state != "stopped"'; }
 
 # The address of the query process: it writes it where its log can be read from.
 http_address() { sed -n 's/.* http\.listen .*address=\([0-9.:]*\).*/\1/p' "$T/$INSTANCE.log" | tail -n 1; }
+# A port below the range that the kernel gives to clients, where nobody listens.
+unused_port()
+{
+	local port
+	while :; do
+		port=$((10000 + $(rand 22000)))
+		(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
+	done
+	echo "$port"
+}
+
 http() { curl -sS --max-time 10 "http://$(http_address)$1"; }
 
 owns_or_died() { gone "${TALLYD[$INSTANCE]}" || matches owned_count '^[1-9]'; }

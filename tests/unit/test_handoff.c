@@ -54,7 +54,8 @@ static struct handoff sample(void)
 static void assert_same(const struct handoff *got, const struct handoff *want)
 {
 	SAME(partition), SAME(partitions), SAME(generation), SAME(table_nonce);
-	SAME(supervisor_pid), SAME(cpu), SAME(adopt), SAME(batch_max), SAME(log_level), SAME(log_format);
+	SAME(supervisor_pid), SAME(cpu), SAME(adopt), SAME(batch_max), SAME(log_level),
+		SAME(log_format);
 	SAME(window_minutes), SAME(replay_margin_s), SAME(offsets_timeout_ms);
 	SAME(batch_records), SAME(flush_ms), SAME(stall_timeout_ms), SAME(queue_records);
 	SAME(readers_max), SAME(map_bytes), SAME(on_lookup_failure);

@@ -57,8 +57,8 @@ struct query {
 	_Atomic unsigned asking;   /* threads that wait for an answer of it */
 	struct services *services; /* gRPC; NULL: none */
 	/* metrics_asker, or NULL: nothing of these two is in /metrics. */
-	void (*ask_metrics)(FILE *out, struct asker *asker, struct services *services,
-		const char *loki_zone);
+	void (*ask_metrics)(
+		FILE *out, struct asker *asker, struct services *services, const char *loki_zone);
 };
 
 struct question {

@@ -213,8 +213,7 @@ static struct MHD_Response *response_of(const struct route *route, struct answer
 		add_header(&response, MHD_HTTP_HEADER_ALLOW,
 			route != NULL && route->takes == ROUTE_POSTS ? "POST" : "GET, HEAD");
 	if (answer->status == 401)
-		add_header(
-			&response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"tally\"");
+		add_header(&response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"tally\"");
 	if (answer->status == 503)
 		add_header(&response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
 	return response;

@@ -128,16 +128,16 @@ int listen_open(const char *text, const char *option, bool shared, char bound[LI
 	return fd;
 }
 
-int listen_inherit(int fd, const char *option, char bound[LISTEN_TEXT_SIZE],
-	char why[LISTEN_WHY_SIZE])
+int listen_inherit(
+	int fd, const char *option, char bound[LISTEN_TEXT_SIZE], char why[LISTEN_WHY_SIZE])
 {
 	int listens = 0;
 	socklen_t len = sizeof(listens);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) != 0 || !listens ||
 		!bound_text(fd, bound)) {
-		snprintf(why, LISTEN_WHY_SIZE, "%s: the socket that was handed over does not listen",
-			option);
+		snprintf(why, LISTEN_WHY_SIZE,
+			"%s: the socket that was handed over does not listen", option);
 		return -1;
 	}
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);

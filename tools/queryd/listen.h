@@ -27,8 +27,8 @@ int listen_open(const char *text, const char *option, bool shared, char bound[LI
  * Takes a socket that listens already: the service manager has opened it, and
  * other processes may share it.  As listen_open; `fd` is returned.
  */
-int listen_inherit(int fd, const char *option, char bound[LISTEN_TEXT_SIZE],
-	char why[LISTEN_WHY_SIZE]);
+int listen_inherit(
+	int fd, const char *option, char bound[LISTEN_TEXT_SIZE], char why[LISTEN_WHY_SIZE]);
 
 /* Only this machine can reach what listen_open has bound: 127.0.0.0/8 or ::1. */
 bool listen_is_local(const char *bound);

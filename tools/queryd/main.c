@@ -57,8 +57,8 @@
 
 struct options {
 	const char *config;
-	long parent;	/* 0 = none */
-	int last_words; /* -1 = nobody hears them */
+	long parent;		      /* 0 = none */
+	int last_words;		      /* -1 = nobody hears them */
 	int http_socket, grpc_socket; /* that listen already; -1 = open our own */
 };
 
@@ -101,7 +101,8 @@ static int descriptor_of(const char *text)
 	uint64_t fd;
 
 	if (!request_number(text, 3, INT32_MAX, &fd) || fcntl((int)fd, F_SETFD, FD_CLOEXEC) != 0)
-		misused("--last-words, --http-socket and --grpc-socket take an open file descriptor");
+		misused("--last-words, --http-socket and --grpc-socket take an open file "
+			"descriptor");
 	return (int)fd;
 }
 
@@ -222,8 +223,8 @@ static void tick(struct query *query)
 	bool attached;
 	size_t n;
 
-	attached = seat_attach(query->seats, seat) == 0 &&
-		   tally_instance(seat->table, &instance) == 0;
+	attached =
+		seat_attach(query->seats, seat) == 0 && tally_instance(seat->table, &instance) == 0;
 	if (attached)
 		log_set_level(client_stand_log_level(seat->table));
 	if (attached && answer_list_partitions(seat->table, &partitions, &n) == 0) {
@@ -543,9 +544,8 @@ static void stop(struct server *server)
 /* The exit code. */
 static int run(const struct config *config, const struct options *options)
 {
-	struct server server = {.config = config,
-		.announced_fd = -1,
-		.http_shared = options->http_socket >= 0};
+	struct server server = {
+		.config = config, .announced_fd = -1, .http_shared = options->http_socket >= 0};
 	sigset_t before, signals;
 	bool started;
 
