@@ -33,22 +33,34 @@ static const char *policy_of(const struct tally_check *check)
 	return check->policy ? check->policy : "";
 }
 
+struct reading {
+	struct check_ask *ask;
+	const struct client_visit *visit;
+};
+
+static void tell_known(void *arg, size_t i, int64_t last_seen_s)
+{
+	const struct reading *reading = arg;
+	const struct client_visit *visit = reading->visit;
+	bool active = last_seen_s >= 0 &&
+		      window_active(visit->now_minute, window_minute_of_s((uint32_t)last_seen_s),
+			      visit->tally->window);
+	reading->ask->list[i].generation = visit->generation;
+	reading->ask->list[i].verdict = active ? TALLY_KNOWN : TALLY_NEW;
+}
+
 static void read_streams(struct client_visit *visit, struct check_ask *ask)
 {
-	uint32_t tenant;
-	bool heard = usage_find_tenant(visit->txn, ask->tenant, strlen(ask->tenant), &tenant);
-	for (size_t i = 0; i < ask->n; i++) {
-		struct tally_check *to = &ask->list[i];
-		struct usage_stream stream;
-		if (to->partition != visit->partition)
-			continue;
-		to->generation = visit->generation;
-		to->verdict = TALLY_NEW;
-		if (heard && usage_find_stream(visit->txn, tenant, to->hash, &stream) &&
-			window_active(visit->now_minute,
-				window_minute_of_s(stream.entry.last_seen_s), visit->tally->window))
-			to->verdict = TALLY_KNOWN;
-	}
+	struct reading reading = {.ask = ask, .visit = visit};
+	struct client_find find;
+	find.visit = visit;
+	find.tell = tell_known;
+	find.arg = &reading;
+	client_find_start(&find, ask->tenant);
+	for (size_t i = 0; i < ask->n; i++)
+		if (ask->list[i].partition == visit->partition)
+			client_find_add(&find, i, ask->list[i].hash);
+	client_find_end(&find);
 }
 
 static int read_check(struct client_visit *visit, void *arg)

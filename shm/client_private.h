@@ -71,6 +71,7 @@ struct tally {
 	pid_t pid;
 	bool attached, attached_once;
 	struct table table;
+	uint64_t looked_at_ns; /* at its path: CLOCK_BOOTTIME */
 	/* Copied from the table's head once they have been checked. */
 	uint32_t slots, window, rate;
 	uint32_t partitions;  /* the routing of this call: a stream belongs to hash % partitions */
@@ -273,5 +274,26 @@ void client_bucket_fill(
 void client_limits_fill(const struct client_buckets *buckets, struct tally_tenant_limits *out);
 
 void client_limits_drop(struct tally *tally);
+
+/* --- client_find.c: streams of one partition, some at a time ---------------------------------- */
+
+#define CLIENT_FIND_SOME 64
+
+struct client_find {
+	struct client_visit *visit;
+	/* Stream `i` was last seen then, Unix seconds; -1: it is not there. */
+	void (*tell)(void *arg, size_t i, int64_t last_seen_s);
+	void *arg;
+	/* client_find.c's own. */
+	uint32_t tenant;
+	bool known;
+	size_t n, i[CLIENT_FIND_SOME];
+	uint64_t hash[CLIENT_FIND_SOME];
+};
+
+/* Of `tenant`; visit, tell and arg are set.  What was added is told by the end of it. */
+void client_find_start(struct client_find *find, const char *tenant);
+void client_find_add(struct client_find *find, size_t i, uint64_t hash);
+void client_find_end(struct client_find *find);
 
 #endif

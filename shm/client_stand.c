@@ -46,31 +46,35 @@ struct known {
 	const uint64_t *hashes;
 	size_t n;
 	uint8_t *active;
+	const struct client_visit *visit; /* while it is read */
 };
 
-static uint8_t activity(const struct client_visit *visit, const struct usage_stream *stream)
+static void tell_active(void *arg, size_t i, int64_t last_seen_s)
 {
-	uint32_t seen = window_minute_of_s(stream->entry.last_seen_s);
-	if (!window_active(visit->now_minute, seen, visit->tally->window))
-		return STREAM_NEW;
-	return window_active(visit->now_minute + 1, seen, visit->tally->window) ? STREAM_ACTIVE
-										: STREAM_EXPIRING;
+	const struct known *ask = arg;
+	uint32_t now = ask->visit->now_minute, window = ask->visit->tally->window;
+	uint32_t seen = window_minute_of_s((uint32_t)last_seen_s);
+	if (last_seen_s < 0 || !window_active(now, seen, window))
+		ask->active[i] = STREAM_NEW;
+	else
+		ask->active[i] =
+			window_active(now + 1, seen, window) ? STREAM_ACTIVE : STREAM_EXPIRING;
 }
 
 static int read_known(struct client_visit *visit, void *arg)
 {
-	const struct known *ask = arg;
-	uint32_t tenant;
+	struct known *ask = arg;
+	struct client_find find;
 	if (visit->generation != ask->generation)
 		return ERR_NOT_READY;
-	memset(ask->active, STREAM_NEW, ask->n);
-	if (!usage_find_tenant(visit->txn, ask->tenant, strlen(ask->tenant), &tenant))
-		return 0;
-	for (size_t i = 0; i < ask->n; i++) {
-		struct usage_stream stream;
-		if (usage_find_stream(visit->txn, tenant, ask->hashes[i], &stream))
-			ask->active[i] = activity(visit, &stream);
-	}
+	ask->visit = visit;
+	find.visit = visit;
+	find.tell = tell_active;
+	find.arg = ask;
+	client_find_start(&find, ask->tenant);
+	for (size_t i = 0; i < ask->n; i++)
+		client_find_add(&find, i, ask->hashes[i]);
+	client_find_end(&find);
 	return 0;
 }
 

@@ -92,26 +92,37 @@ struct many_streams {
 	uint32_t partitions, partition;
 };
 
+struct looking {
+	struct many_streams *ask;
+	const struct client_visit *visit;
+};
+
+static void tell_lookup(void *arg, size_t i, int64_t last_seen_s)
+{
+	const struct looking *looking = arg;
+	const struct client_visit *visit = looking->visit;
+	struct tally_lookup *to = &looking->ask->list[i];
+	const struct usage_entry entry = {.last_seen_s = (uint32_t)last_seen_s};
+	bool known = last_seen_s >= 0;
+	to->generation = visit->generation;
+	to->result = known ? 0 : ERR_NOT_FOUND;
+	to->active = known && entry_active(visit, &entry);
+	to->last_seen_ms = known ? last_seen_s * 1000 : 0;
+}
+
 static int read_lookups(struct client_visit *visit, void *arg)
 {
-	const struct many_streams *ask = arg;
-	uint32_t tenant;
-	bool known = usage_find_tenant(visit->txn, ask->tenant, strlen(ask->tenant), &tenant);
-	for (size_t i = 0; i < ask->n; i++) {
-		struct tally_lookup *to = &ask->list[i];
-		struct usage_stream stream;
-		if (to->partition != ask->partition)
-			continue;
-		to->generation = visit->generation;
-		to->result = ERR_NOT_FOUND;
-		to->active = 0;
-		to->last_seen_ms = 0;
-		if (!known || !usage_find_stream(visit->txn, tenant, to->hash, &stream))
-			continue;
-		to->result = 0;
-		to->active = entry_active(visit, &stream.entry);
-		to->last_seen_ms = (int64_t)stream.entry.last_seen_s * 1000;
-	}
+	struct many_streams *ask = arg;
+	struct looking looking = {.ask = ask, .visit = visit};
+	struct client_find find;
+	find.visit = visit;
+	find.tell = tell_lookup;
+	find.arg = &looking;
+	client_find_start(&find, ask->tenant);
+	for (size_t i = 0; i < ask->n; i++)
+		if (ask->list[i].partition == ask->partition)
+			client_find_add(&find, i, ask->list[i].hash);
+	client_find_end(&find);
 	return 0;
 }
 

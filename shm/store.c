@@ -136,6 +136,40 @@ void store_keep_out_of_cores(const struct store *store)
 	fclose(maps);
 }
 
+/* --- order ----------------------------------------------------------------------------------- */
+
+static uint64_t eight_bytes(const void *at)
+{
+	uint64_t value;
+
+	memcpy(&value, at, sizeof(value));
+	return __builtin_bswap64(value);
+}
+
+/*
+ * A descent compares a dozen keys, most of them blocks' (13 bytes): two loads instead of a call.
+ * The second one may take bytes again that the first one has found to be equal.
+ */
+int store_compare(const MDB_val *a, const MDB_val *b)
+{
+	size_t len = a->mv_size < b->mv_size ? a->mv_size : b->mv_size;
+	const char *p = a->mv_data, *q = b->mv_data;
+	int result;
+
+	if (len >= 8 && len <= 16) {
+		uint64_t x = eight_bytes(p), y = eight_bytes(q);
+
+		if (x == y) {
+			x = eight_bytes(p + len - 8);
+			y = eight_bytes(q + len - 8);
+		}
+		result = (x > y) - (x < y);
+	} else {
+		result = memcmp(p, q, len);
+	}
+	return result ? result : (a->mv_size > b->mv_size) - (a->mv_size < b->mv_size);
+}
+
 /* What every handle needs to know once LMDB has the files; `size_before` is data.mdb's, for a
  * writer. */
 static int store_attach(struct store *store, off_t size_before)
@@ -164,6 +198,8 @@ static int store_attach(struct store *store, off_t size_before)
 	if (rc != 0)
 		return store_error(store, "txn_begin", rc);
 	rc = mdb_dbi_open(txn, NULL, 0, &store->dbi);
+	if (rc == 0)
+		rc = mdb_set_compare(txn, store->dbi, store_compare);
 	mdb_txn_abort(txn);
 	if (rc != 0)
 		return store_error(store, "dbi_open", rc);

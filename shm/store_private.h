@@ -38,6 +38,9 @@ int store_error(const struct store *store, const char *what, int rc);
 /* Keeps the map out of core dumps.  To be called whenever LMDB has mapped anew. */
 void store_keep_out_of_cores(const struct store *store);
 
+/* The order of keys: LMDB's own, by their bytes, then by length. */
+int store_compare(const MDB_val *a, const MDB_val *b);
+
 /* Keeps the transaction's first error. */
 void store_txn_fail(struct store_txn *txn, const char *what, int rc);
 

@@ -253,6 +253,13 @@ bool store_get(struct store_txn *txn, struct store_bytes key, struct store_bytes
 	return true;
 }
 
+static int order(struct store_bytes a, struct store_bytes b)
+{
+	MDB_val x = to_val(a), y = to_val(b);
+
+	return store_compare(&x, &y);
+}
+
 static bool cursor_get(struct store_txn *txn, MDB_val *k, MDB_cursor_op op, struct store_bytes *key,
 	struct store_bytes *value)
 {
@@ -264,14 +271,6 @@ static bool cursor_get(struct store_txn *txn, MDB_val *k, MDB_cursor_op op, stru
 	*key = from_val(*k);
 	*value = from_val(v);
 	return true;
-}
-
-/* LMDB's order. */
-static int compare(struct store_bytes a, struct store_bytes b)
-{
-	int order = memcmp(a.data, b.data, a.len < b.len ? a.len : b.len);
-
-	return order ? order : (a.len > b.len) - (a.len < b.len);
 }
 
 /* Pages that list others, or other keys, than they did: whoever goes on from there goes in circles. */
@@ -294,7 +293,7 @@ bool store_seek(struct store_txn *txn, struct store_bytes key, struct store_byte
 		txn->cursor = cursor;
 	}
 	return !txn->err && cursor_get(txn, &k, MDB_SET_RANGE, found_key, value) &&
-	       is_in_order(txn, compare(*found_key, key) >= 0);
+	       is_in_order(txn, order(*found_key, key) >= 0);
 }
 
 bool store_before(struct store_txn *txn, struct store_bytes key, struct store_bytes *found_key,
@@ -304,7 +303,7 @@ bool store_before(struct store_txn *txn, struct store_bytes key, struct store_by
 	MDB_val k;
 
 	return !txn->err && cursor_get(txn, &k, behind ? MDB_PREV : MDB_LAST, found_key, value) &&
-	       is_in_order(txn, compare(*found_key, key) < 0);
+	       is_in_order(txn, order(*found_key, key) < 0);
 }
 
 bool store_next(struct store_txn *txn, struct store_bytes *key, struct store_bytes *value)

@@ -375,6 +375,10 @@ struct usage_stream {
 bool usage_find_stream(
 	struct store_txn *txn, uint32_t tenant, uint64_t hash, struct usage_stream *stream);
 
+/* When each of n was last seen, Unix seconds; -1: it is not there, or txn->err. */
+void usage_find_streams(struct store_txn *txn, uint32_t tenant, const uint64_t *hash, size_t n,
+	int64_t *last_seen_s);
+
 /*
  * Streams of a tenant in hash order, expired ones included: those with
  * hash >= from, at most cap.  Returns how many.  To go on: last hash + 1.

@@ -144,15 +144,24 @@ bool key_parse_u64(struct store_bytes key, char kind, uint64_t *value)
 
 /* --- blocks ---------------------------------------------------------------------------------- */
 
+const struct usage_block *block_shape(struct store_bytes value)
+{
+	bool right = value.len == sizeof(struct usage_block) &&
+		     (uintptr_t)value.data % _Alignof(struct usage_block) == 0;
+
+	return right ? value.data : NULL;
+}
+
+bool block_sane(const struct usage_block *block)
+{
+	return block->n <= USAGE_BLOCK_SLOTS && block->version == BLOCK_VERSION;
+}
+
 const struct usage_block *block_of(struct store_bytes value)
 {
-	const struct usage_block *block = value.data;
+	const struct usage_block *block = block_shape(value);
 
-	if (value.len != sizeof(*block) || (uintptr_t)value.data % _Alignof(struct usage_block))
-		return NULL;
-	if (block->n > USAGE_BLOCK_SLOTS || block->version != BLOCK_VERSION)
-		return NULL;
-	return block;
+	return block && block_sane(block) ? block : NULL;
 }
 
 unsigned block_count(const struct usage_block *block)
@@ -160,6 +169,15 @@ unsigned block_count(const struct usage_block *block)
 	unsigned n = *(const volatile uint16_t *)&block->n;
 
 	return n < USAGE_BLOCK_SLOTS ? n : USAGE_BLOCK_SLOTS;
+}
+
+unsigned block_search_from(const struct usage_block *block, unsigned n, unsigned i, uint64_t hash)
+{
+	while (i > 0 && block->hash[i - 1] >= hash)
+		i--;
+	while (i < n && block->hash[i] < hash)
+		i++;
+	return i;
 }
 
 /* Hashes are spread evenly as a rule, so the guess is a step or two off; any other order is only
@@ -178,13 +196,7 @@ unsigned block_search(const struct usage_block *block, unsigned n, uint64_t hash
 	if (hash > last)
 		return n;
 	i = (unsigned)((double)(hash - first) / (double)(last - first) * (n - 1));
-	if (i >= n)
-		i = n - 1;
-	while (i > 0 && block->hash[i - 1] >= hash)
-		i--;
-	while (i < n && block->hash[i] < hash)
-		i++;
-	return i;
+	return block_search_from(block, n, i < n ? i : n - 1, hash);
 }
 
 struct usage_entry *block_insert(struct usage_block *block, unsigned at, uint64_t hash)

@@ -15,6 +15,7 @@
  *	usage_seal.c    checks of values (usage_seal.h)
  *	usage_scrub.c   what nobody asks for, compared with its checks
  *	usage_read.c    readers
+ *	usage_find.c    many streams side by side
  *	usage_verify.c  a whole store against itself
  *
  * What the writer has in memory and no commit has made durable is pending:
@@ -67,14 +68,23 @@ bool key_parse_policy(struct store_bytes key, uint32_t *tenant, uint16_t *policy
 bool key_parse_tenant(struct store_bytes key, uint32_t *tenant);
 bool key_parse_u64(struct store_bytes key, char kind, uint64_t *value);
 
-/* The block in a value, in place; NULL when it is none. */
+/*
+ * The block in a value, in place; NULL when it is none.  In two steps for who does not want to
+ * wait for the memory yet: its place by the value's shape, then its head.
+ */
 const struct usage_block *block_of(struct store_bytes value);
+const struct usage_block *block_shape(struct store_bytes value);
+bool block_sane(const struct usage_block *block);
 
 /* Its n, read once and never above USAGE_BLOCK_SLOTS: a reader's map may change under it. */
 unsigned block_count(const struct usage_block *block);
 
 /* Index of the first hash >= `hash` among the first n. */
 unsigned block_search(const struct usage_block *block, unsigned n, uint64_t hash);
+
+/* The same from a place that is near it, at most n. */
+unsigned block_search_from(
+	const struct usage_block *block, unsigned n, unsigned i, uint64_t hash);
 
 /* Opens a gap at `at` and puts a zeroed entry there; there must be room. */
 struct usage_entry *block_insert(struct usage_block *block, unsigned at, uint64_t hash);
@@ -416,5 +426,25 @@ unsigned sweep_slice(struct store_txn *txn, unsigned steps, uint32_t now_minute,
 
 /* What so many steps can need. */
 struct store_need sweep_need(const struct usage *usage, unsigned steps);
+
+/* --- usage_read.c: a stream, step by step ----------------------------------------------------- */
+
+struct found_block {
+	const struct usage_block *block; /* in the map */
+	uint64_t upper, seed;
+	unsigned n;
+};
+
+/* The block that (tenant, hash) belongs to, not looked at yet; false: the tenant has none. */
+bool block_seek(
+	struct store_txn *txn, uint32_t tenant, uint64_t hash, struct found_block *found);
+
+/* Its head: from here on its n and seed are there. */
+bool block_enter(
+	struct store_txn *txn, uint32_t tenant, uint64_t hash, struct found_block *found);
+
+/* Stream i, checked.  false: there is none behind the last one (the head says so), or txn->err. */
+bool block_copy(struct store_txn *txn, const struct found_block *in, unsigned i,
+	struct usage_stream *stream);
 
 #endif

@@ -174,15 +174,7 @@ void usage_check_rows(struct store_txn *txn, uint32_t tenant, uint32_t seen)
 
 /* --- streams --------------------------------------------------------------------------------- */
 
-struct found_block {
-	const struct usage_block *block;
-	uint64_t upper, seed;
-	unsigned n;
-};
-
-/* The block that (tenant, hash) belongs to; false: the tenant has none. */
-static bool seek_block(
-	struct store_txn *txn, uint32_t tenant, uint64_t hash, struct found_block *found)
+bool block_seek(struct store_txn *txn, uint32_t tenant, uint64_t hash, struct found_block *found)
 {
 	struct store_bytes key, value;
 	struct tenant_row row;
@@ -198,8 +190,13 @@ static bool seek_block(
 			usage_corrupt(txn);
 		return false;
 	}
-	found->block = block_of(value);
-	if (!found->block || found->block->from > hash)
+	found->block = block_shape(value);
+	return found->block || usage_corrupt(txn);
+}
+
+bool block_enter(struct store_txn *txn, uint32_t tenant, uint64_t hash, struct found_block *found)
+{
+	if (!block_sane(found->block) || found->block->from > hash)
 		return usage_corrupt(txn);
 	found->n = block_count(found->block);
 	found->seed = block_seed(seal_seed(txn), KEY_BLOCK, tenant);
@@ -217,20 +214,24 @@ static bool copy_stream(const struct found_block *in, unsigned i, struct usage_s
 	return block_entry_ok(in->block, i, in->seed, &sum);
 }
 
+bool block_copy(struct store_txn *txn, const struct found_block *in, unsigned i,
+	struct usage_stream *stream)
+{
+	if (i < in->n)
+		return copy_stream(in, i, stream) || usage_corrupt(txn);
+	if (!block_head_ok(in->block, in->n, in->seed, in->upper))
+		usage_corrupt(txn);
+	return false;
+}
+
 bool usage_find_stream(
 	struct store_txn *txn, uint32_t tenant, uint64_t hash, struct usage_stream *stream)
 {
 	struct found_block in;
-	unsigned i;
 
-	if (!seek_block(txn, tenant, hash, &in))
-		return false;
-	i = block_search(in.block, in.n, hash);
-	/* The one that follows, when it is not there. */
-	if (i < in.n ? !copy_stream(&in, i, stream)
-		     : !block_head_ok(in.block, in.n, in.seed, in.upper))
-		return usage_corrupt(txn);
-	return i < in.n && stream->hash == hash;
+	return block_seek(txn, tenant, hash, &in) && block_enter(txn, tenant, hash, &in) &&
+	       block_copy(txn, &in, block_search(in.block, in.n, hash), stream) &&
+	       stream->hash == hash;
 }
 
 size_t usage_list_streams(struct store_txn *txn, uint32_t tenant, uint64_t from,
@@ -239,7 +240,8 @@ size_t usage_list_streams(struct store_txn *txn, uint32_t tenant, uint64_t from,
 	struct found_block in;
 	size_t found = 0;
 
-	while (found < cap && seek_block(txn, tenant, from, &in)) {
+	while (found < cap && block_seek(txn, tenant, from, &in) &&
+		block_enter(txn, tenant, from, &in)) {
 		if (!block_head_ok(in.block, in.n, in.seed, in.upper))
 			usage_corrupt(txn);
 		for (unsigned i = block_search(in.block, in.n, from); i < in.n && found < cap; i++)

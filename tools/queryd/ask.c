@@ -244,6 +244,7 @@ static void queue_touches(struct ask_work *work)
 				work->policy_mark[policy] =
 					touches_policy(touches, work->policies[policy]);
 			known++;
+			touches_fetch(touches, group, work->hash + i, part->first + part->n - i);
 			if (!touches_add(touches, group, work->policy_mark[policy], asked->hash,
 				    asked->bytes, work->seen_ms))
 				asked->result = ASK_FAILED;

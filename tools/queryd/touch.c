@@ -20,6 +20,10 @@
 #define NAMES_MAX (64u << 20)
 #define NO_NAME	  UINT32_MAX
 
+/* How far ahead memory is asked for: the index, then what it names. */
+#define FAR  16
+#define NEAR 8
+
 struct entry {
 	uint64_t hash, bytes;
 	uint32_t group, policy; /* policy: its place in the arena */
@@ -213,6 +217,20 @@ static size_t find(
 			break;
 	}
 	return at;
+}
+
+void touches_fetch(const struct touches *touches, uint32_t group, const uint64_t *hash, size_t n)
+{
+	const struct sheet *sheet = &touches->now;
+	if (!sheet->index_size)
+		return;
+	if (n > FAR)
+		__builtin_prefetch(&sheet->index[place_of(touches, sheet, hash[FAR], group)]);
+	if (n > NEAR) {
+		uint32_t entry = sheet->index[place_of(touches, sheet, hash[NEAR], group)];
+		if (entry)
+			__builtin_prefetch(&sheet->entries[entry - 1], 1);
+	}
 }
 
 static void grow_entries(const struct touches *touches, struct sheet *sheet)

@@ -42,6 +42,12 @@ uint32_t touches_group(
 	struct touches *touches, const char *tenant, uint32_t partition, uint64_t generation);
 uint32_t touches_policy(struct touches *touches, const char *policy);
 
+/*
+ * For who goes through hash[0..n): asks memory for what touches_add will need of those some steps
+ * ahead.  To be called at each.
+ */
+void touches_fetch(const struct touches *touches, uint32_t group, const uint64_t *hash, size_t n);
+
 /* false: there is no room. */
 bool touches_add(struct touches *touches, uint32_t group, uint32_t policy, uint64_t hash,
 	uint64_t bytes, int64_t seen_ms);
