@@ -51,6 +51,27 @@ eventually '... below each other' '[ "$(screen | grep -c "^4 of 4")" -ge 2 ]'
 unlike "$(screen)" '\^\[' '... without any control'
 type_keys C-c
 
+# --- whole rows on narrow terminals ------------------------------------------------------------------
+long=$(printf 'x%.0s' {1..200})
+ctl check --admit "$long" 1 >/dev/null || fail 'a tenant with a long name is let in'
+resize 60 100
+# in_60 NAME COMMAND PATTERN: it is all there, in no more than 60 columns.
+in_60()
+{
+	fresh "$2"
+	sees "60 columns: $1" "$3"
+	[ "$(screen | sed 1d | LC_ALL=C.UTF-8 wc -L)" -lt 60 ]; is $? 0 '... no row runs into the next one'
+}
+in_60 'status, with the columns that matter' 'tallyctl status' '^P  STATE  +OFFSET  LAG  REC/S  REPLAY  RESTARTS  NOTES'
+in_60 'changes of state' 'tallyctl status --partition 2' '^WHEN +FROM +TO +WHY$'
+in_60 'names' 'tallyctl tenants' '^ {36}x{23}$'
+in_60 'options' 'tallyctl config kafka' '^kafka\.brokers '
+in_60 'limits explained' 'tallyctl explain "$(printf "x%.0s" {1..200})"' 'the next new stream is let in'
+ctl tenants >"$T/tenants.txt"
+is "$(grep -c " $long\$" "$T/tenants.txt")" 1 'in a pipe no name is cut'
+like "$(ctl status)" 'P  STATE +PID +GENERATION +OFFSET +TARGET +LAG' '... and no column left out'
+resize 80 24
+
 # --- not at a terminal ----------------------------------------------------------------------------
 spawn watch "$B/tallyctl" -d "$(run_dir)" status --watch=1
 watch=$PID
@@ -82,7 +103,8 @@ refuses 2 "no command; try 'tallyctl help'"
 refuses 2 "$T/none does not exist: no Tally has run here \\(run_dir by -d\\); start tallyd, or name" -d "$T/none" status
 TALLY_RUN_DIR=$T/none refuses 2 "$T/none does not exist: .*\\(run_dir by TALLY_RUN_DIR\\)" status
 refuses 2 "$T/none does not exist: no Tally has run here" -d "$T/none" top
-refuses 2 "$T/none does not exist: no Tally has run here" -d "$T/none" status --watch
+refuses 2 "$T/none does not exist: no Tally has run here" -d "$T/none" top --once
+refuses 2 "$T/a.yaml: not a directory; name the run_dir of tallyd" -d "$T/a.yaml" status --watch
 refuses 1 "nobody: not found .*; 'tallyctl tenants' lists the names" "${d[@]}" tenant nobody
 refuses 2 'there is no partition 9; streams are routed over 4' "${d[@]}" status --partition 9
 if [ "$(id -u)" = 0 ]; then
@@ -105,4 +127,35 @@ stop_tallyd
 ctl status >/dev/null; is $? 1 'status of a stopped tallyd: 1'
 ctl tenants >/dev/null; is $? 0 'tenants of a stopped tallyd: all of what was, 0'
 ctl check nobody 1 >/dev/null 2>&1; is $? 3 'check of a stopped tallyd: cannot be decided, 3'
+
+# --- no instance -------------------------------------------------------------------------------------
+rm -rf "$(run_dir)"
+refuses 2 "$(run_dir) does not exist: no Tally has run here" "${d[@]}" status
+spawn json sh -c 'exec "$@" 2>"$0"' "$T/trouble.txt" "$B/tallyctl" "${d[@]}" --json status --watch
+json=$PID
+spawn text sh -c 'exec "$@" 2>&1' - "$B/tallyctl" "${d[@]}" top --watch -n 3
+text=$PID
+fresh 'tallyctl status --watch'
+sees 'without an instance --watch waits, and says for what' \
+	"^tallyctl: no instance at $(run_dir) \\(run_dir by TALLY_RUN_DIR\\);"
+sees '... between words, where the line is too long' '^waiting for tallyd to start'
+start_tallyd
+sees '... until there is one' 'tallyd pid '"${TALLYD[a]}"
+wait_ready 4
+sees '... and it is ready' '^4 of 4 partitions ready'
+stop_tallyd
+rm -rf "$(run_dir)"
+sees '... and again, when it has gone' 'gone; waiting for tallyd to start'
+start_tallyd
+wait_ready 4
+sees '... and come' '^4 of 4 partitions ready'
+type_keys C-c
+eventually '--json: answers only on stdout' "jq -es 'length > 2 and all(.[:-1][]; .partitions)' '$T/json.log'"
+end "$json"
+is "$(sort "$T/trouble.txt" | uniq -c | awk '{ print $1 }')" $'1\n1' '... trouble on stderr, once while it lasts'
+wait_until 'tail -n 2 "$T/text.log"' '4 of 4 partitions answered'
+end "$text"
+is "$(grep -c '; waiting for tallyd' "$T/text.log")" 2 'text: once, too'
+like "$(head -n 1 "$T/text.log")" '^tallyctl: no instance at .*; waiting' '... as the first line'
+stop_tallyd
 done_testing

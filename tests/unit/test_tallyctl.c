@@ -5,28 +5,16 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "client_run.h"
+#include "ctl_run.h"
 
 #include "tools/tallyctl/ctl.h"
 
-static struct run run;
-static struct ctl ctl;
 static char said[65536]; /* stdout and stderr of the last command */
 
 static int setup(void **state)
 {
 	(void)state;
-	run_start(&run);
-	static const struct put puts[] = {
-		{"a", "", 4, 100, 0},
-		{"a", "gold", 8, 50, 0},
-		{"b\x1b[31m\xc2\x9b", "", UINT64_MAX - 3, 1, 0},
-	};
-	run_write(&run, 0, 10, puts, 3);
-	run_write_n(&run, 1, 11, 3);
-	run_publish(&run, 0, PART_READY, 10);
-	run_publish(&run, 1, PART_READY, 11);
-	ctl = (struct ctl){.run_dir = run.dir};
+	ctl_run_start();
 	assert_int_equal(tally_open(run.dir, TALLY_STALE_OK, &ctl.tally), 0);
 	return 0;
 }
@@ -34,8 +22,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	tally_close(&ctl.tally);
-	run_end(&run);
+	ctl_run_end();
 	return 0;
 }
 
@@ -400,6 +387,49 @@ static void an_instance_that_is_not_there_is_named_with_who_named_it(void **stat
 	assert_int_equal(chmod(run.dir, 0777), 0);
 	assert_int_equal(SAY(attach_to, run.dir, "-d"), CTL_TROUBLE);
 	assert_says("everybody can write to it, so nothing in it can be trusted");
+}
+
+static int refresh(struct ctl *waiting, int argc, char **argv)
+{
+	(void)waiting;
+	(void)argc;
+	return ctl_refresh((struct ctl *)(void *)argv[0]);
+}
+
+static void who_watches_waits_for_an_instance(void **state)
+{
+	struct ctl waiting = {.run_dir_from = "default"};
+	char nowhere[100], line[256];
+	(void)state;
+	snprintf(nowhere, sizeof nowhere, "%s/nothing", run.dir);
+	waiting.run_dir = nowhere;
+	assert_int_equal(ctl_attach_or_wait(&waiting), 0);
+	assert_null(waiting.tally);
+	assert_int_equal(SAY(refresh, (const char *)&waiting), CTL_TROUBLE);
+	snprintf(line, sizeof line,
+		"tallyctl: no instance at %s (run_dir by default); waiting for tallyd to start\n",
+		nowhere);
+	assert_string_equal(said, line);
+	waiting.run_dir = run.dir; /* now there is one */
+	assert_int_equal(SAY(refresh, (const char *)&waiting), CTL_OK);
+	assert_non_null(waiting.tally);
+	assert_int_equal(waiting.instance.owned, 2);
+	tally_close(&waiting.tally);
+}
+
+/* What no start of tallyd would cure is told at once. */
+static void who_watches_does_not_wait_in_vain(void **state)
+{
+	struct ctl waiting = {0};
+	char path[100];
+	(void)state;
+	snprintf(path, sizeof path, "%s/table", run.dir);
+	waiting.run_dir = path;
+	assert_int_equal(ctl_attach_or_wait(&waiting), CTL_TROUBLE);
+	waiting.run_dir = run.dir;
+	assert_int_equal(chmod(run.dir, 0777), 0);
+	assert_int_equal(ctl_attach_or_wait(&waiting), CTL_TROUBLE);
+	assert_null(waiting.tally);
 }
 
 static void top_without_a_terminal_prints_and_says_what_else_there_is(void **state)
@@ -838,6 +868,8 @@ int main(void)
 		TEST(commands_refuse_words_they_do_not_know),
 		TEST(errors_say_what_was_meant),
 		TEST(an_instance_that_is_not_there_is_named_with_who_named_it),
+		TEST(who_watches_waits_for_an_instance),
+		TEST(who_watches_does_not_wait_in_vain),
 		TEST(top_without_a_terminal_prints_and_says_what_else_there_is),
 		TEST(every_command_prints_json),
 		TEST(status_tells_all_of_one_partition),

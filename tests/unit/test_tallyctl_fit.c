@@ -163,9 +163,24 @@ static void wrap_breaks_at_blanks(void **state)
 	assert_int_equal(ctl_wrap("日本", 3), 3); /* bytes of one */
 	assert_int_equal(ctl_wrap("日本", 1), 3); /* always goes on */
 	assert_int_equal(ctl_wrap("", 4), 0);
+	/* A line ends where it ends: what follows is none of its business. */
+	assert_int_equal(ctl_wrap("one two\nthree", 9), 7);
+	assert_int_equal(ctl_wrap("\none", 9), 0);
 	/* Colours have no width. */
 	assert_int_equal(ctl_wrap("\033[1;31mone\033[0m two", 7), 18);
 	assert_int_equal(ctl_wrap("\033[1;31mone\033[0m two", 4), 14);
+}
+
+static void plain_takes_colours_out(void **state)
+{
+	char text[] = "\033[1;31mone\033[0m two", other[] = "\033[2Jx\033[1", none[] = "";
+	(void)state;
+	ctl_plain(text);
+	assert_string_equal(text, "one two");
+	ctl_plain(other); /* not ours */
+	assert_string_equal(other, "\033[2Jx\033[1");
+	ctl_plain(none);
+	assert_string_equal(none, "");
 }
 
 static void nearest_finds_what_was_meant(void **state)
@@ -213,6 +228,7 @@ int main(void)
 		UTF8(bar_is_full_at_the_end_only),
 		PLAIN(bar_is_ascii_without_utf8),
 		UTF8(wrap_breaks_at_blanks),
+		UTF8(plain_takes_colours_out),
 		UTF8(nearest_finds_what_was_meant),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,18 +8,16 @@
 #include <math.h>
 #include <wchar.h>
 
-#include "client_run.h"
+#include "ctl_run.h"
 
 #include "tools/tallyctl/status.h"
-#include "tools/tallyctl/top.h"
+#include "tools/tallyctl/top_row.h"
 
 #include "shm/log.h"
 
 #define ROWS_MAX 60
 #define COLS_MAX 220
 
-static struct run run;
-static struct ctl ctl;
 static struct top_data data;
 static struct top_ui ui;
 
@@ -34,17 +32,7 @@ static int setup(void **state)
 {
 	(void)state;
 	assert_non_null(setlocale(LC_CTYPE, "C.UTF-8"));
-	run_start(&run);
-	static const struct put puts[] = {
-		{"a", "", 4, 100, 0},
-		{"a", "gold", 8, 50, 0},
-		{"b\x1b[31m\xc2\x9b", "", UINT64_MAX - 3, 1, 0},
-	};
-	run_write(&run, 0, 10, puts, 3);
-	run_write_n(&run, 1, 11, 3);
-	run_publish(&run, 0, PART_READY, 10);
-	run_publish(&run, 1, PART_READY, 11);
-	ctl = (struct ctl){.run_dir = run.dir};
+	ctl_run_start();
 	data = (struct top_data){.ctl = &ctl};
 	ui = (struct top_ui){.focus = TOP_TENANTS};
 	return 0;
@@ -55,8 +43,7 @@ static int teardown(void **state)
 	(void)state;
 	top_free(&data);
 	top_ui_free(&ui);
-	tally_close(&ctl.tally);
-	run_end(&run);
+	ctl_run_end();
 	return 0;
 }
 
@@ -114,14 +101,19 @@ static void put(struct top_pen *pen, unsigned row, unsigned column, enum ctl_sty
 	}
 }
 
-static void draw(unsigned rows, unsigned columns)
+static struct top_pen blank(unsigned rows, unsigned columns)
 {
-	struct top_pen pen = {.rows = rows, .columns = columns, .put = put};
 	for (unsigned r = 0; r < ROWS_MAX; r++)
 		for (unsigned c = 0; c < COLS_MAX; c++) {
 			strcpy(grid.cell[r][c], " ");
 			grid.reverse[r][c] = false;
 		}
+	return (struct top_pen){.rows = rows, .columns = columns, .put = put};
+}
+
+static void draw(unsigned rows, unsigned columns)
+{
+	struct top_pen pen = blank(rows, columns);
 	top_draw(&data, &ui, &pen);
 }
 
@@ -458,10 +450,14 @@ static void help_and_details_lie_above_and_go_away(void **state)
 	keys("j\n");
 	assert_true(ui.detail && ui.again);
 	assert_string_equal(ui.of, "beta");
-	data.detail = strdup("some\nwords\n");
+	/* A line that fits is not broken, whatever follows it. */
+	data.detail =
+		strdup("some words that fit\n"
+		       "one-word-that-is-nearly-as-long-as-this-terminal-is-wide--------------\n");
 	draw(24, 80);
+	assert_shows("some words that fit");
 	assert_shows("Tenant beta");
-	assert_shows("words");
+	assert_shows("one-word-that-is");
 	keys("\033");
 	assert_false(ui.detail);
 	keys("p");
@@ -556,6 +552,64 @@ static void it_fits_whatever_the_size_and_the_names(void **state)
 			draw(rows, columns);
 }
 
+/* A row of a tenant without limit, with columns as narrow as can be. */
+static const char *narrow_row(unsigned columns, const char *name)
+{
+	static const struct row_widths widths = {.used = 3, .share = 3, .room = 1, .word = 1};
+	struct top_tenant tenant = {.streams = 123456,
+		.used = 123456,
+		.share = TALLY_UNLIMITED,
+		.limit = TALLY_UNLIMITED,
+		.round = 1};
+	struct top_pen pen = blank(1, columns);
+	struct top_row line = row_at(&pen, 0, true);
+	snprintf(tenant.name, sizeof tenant.name, "%s", name);
+	row_tenant(&line, &widths, &tenant);
+	return row_text(0);
+}
+
+static void a_cell_is_cut_to_its_width(void **state)
+{
+	(void)state;
+	assert_string_equal(narrow_row(17, "acme"), "12… no… -   acme");
+	assert_string_equal(narrow_row(17, "acmes"), "12… no… -   acmes");
+	assert_string_equal(narrow_row(17, "acmes-"), "12… no… -   acme…");
+	assert_string_equal(narrow_row(17, "日本語"), "12… no… -   日本…"); /* 2 cells each */
+	assert_string_equal(narrow_row(16, "日本語"), "12… no… -   日…");
+	assert_string_equal(narrow_row(17, "e\u0301e\u0301e\u0301e\u0301e\u0301e\u0301"),
+		"12… no… -   eeee…"); /* marks have none, and put() keeps none */
+	assert_string_equal(narrow_row(17, "a\u200bb"), "12… no… -   a…"); /* escaped: 12 cells */
+	assert_string_equal(narrow_row(25, "a\u200bb"), "12… no… -   a\\xe2\\x80…");
+}
+
+/* put() fails where something is put beyond the end. */
+static void a_cell_ends_where_the_terminal_does(void **state)
+{
+	static const char *const names[] = {"acme", "日本語のテナント",
+		"e\u0301e\u0301e\u0301e\u0301", "\u200b\u200b", "\033[2J\033]0;x\a", ""};
+	(void)state;
+	assert_string_equal(narrow_row(6, "acme"), "12… n…");
+	assert_string_equal(narrow_row(2, "acme"), "1…");
+	assert_string_equal(narrow_row(1, "acme"), "…");
+	look();
+	for (unsigned columns = 1; columns < 130; columns++)
+		for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+			struct row_widths widths = row_widths(200);
+			narrow_row(columns, names[i]);
+			struct top_pen pen = blank(4, columns);
+			struct top_row line = row_at(&pen, 0, false);
+			row_tenant_head(&line, &widths);
+			line = row_at(&pen, 1, true);
+			row_tenant(&line, &widths, &data.tenants[0]);
+			line = row_at(&pen, 2, false);
+			row_part_head(&line, &widths);
+			line = row_at(&pen, 3, true);
+			row_part(&line, &data, &widths, &data.parts[0]);
+			for (unsigned c = 0; c < columns; c++)
+				assert_true(grid.reverse[3][c]); /* one unbroken bar */
+		}
+}
+
 static void many_partitions_scroll(void **state)
 {
 	(void)state;
@@ -576,6 +630,28 @@ static void many_partitions_scroll(void **state)
 	assert_hides("Tenants");
 }
 
+static void as_many_partitions_as_there_can_be_are_shown(void **state)
+{
+	struct table_head facts = run_facts();
+	(void)state;
+	facts.capacity = 1024;
+	run_install(&run, &facts);
+	atomic_store(&table_head_mut(&run.table)->partitions, 1024);
+	for (uint32_t p = 0; p < 1024; p++)
+		run_publish(&run, p, p == 1000 ? PART_FAILED : PART_READY, 20 + p);
+	look();
+	keys("\tz");
+	draw(24, 80);
+	assert_shows("1023 of 1024 partitions ready");
+	assert_shows("Partitions 1-18 of 1024, by number");
+	keys("G");
+	draw(24, 80);
+	assert_shows(">1023 ready");
+	keys("sg"); /* those in trouble first */
+	draw(24, 80);
+	assert_shows(">1000 failed");
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -593,7 +669,10 @@ int main(void)
 		TEST(the_plain_view_fits_80_by_24),
 		TEST(states_are_words_with_their_reasons),
 		TEST(it_fits_whatever_the_size_and_the_names),
+		TEST(a_cell_is_cut_to_its_width),
+		TEST(a_cell_ends_where_the_terminal_does),
 		TEST(many_partitions_scroll),
+		TEST(as_many_partitions_as_there_can_be_are_shown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,19 +3,31 @@
  */
 #include "ctl.h"
 
-int ctl_attach(struct ctl *ctl)
+static int attach(struct ctl *ctl)
 {
 	if (ctl->tally)
 		return 0;
 	int err = tally_open(ctl->run_dir, TALLY_STALE_OK, &ctl->tally);
 	if (!err)
 		err = tally_instance(ctl->tally, &ctl->instance);
-	if (!err) {
+	if (err)
+		tally_close(&ctl->tally);
+	else
 		ctl->attached = true;
-		return 0;
-	}
-	tally_close(&ctl->tally);
-	return ctl_cannot_attach(ctl, err);
+	return err;
+}
+
+int ctl_attach(struct ctl *ctl)
+{
+	int err = attach(ctl);
+	return err ? ctl_cannot_attach(ctl, err) : 0;
+}
+
+int ctl_attach_or_wait(struct ctl *ctl)
+{
+	int err = attach(ctl);
+	ctl->waits = true;
+	return !err || ctl_can_wait(ctl, err) ? 0 : ctl_cannot_attach(ctl, err);
 }
 
 int ctl_refresh(struct ctl *ctl)

@@ -35,6 +35,7 @@ void ctl_print_changes(const struct ctl *ctl, uint32_t partition)
 		return;
 	putchar('\n');
 	ctl_table_start(&table, sizeof headings / sizeof *headings, headings);
+	table.spare[0] = 3; /* above, unless there were several */
 	for (size_t i = 0; i < n; i++) {
 		char when[CTL_TEXT_SIZE], generation[24], why[80];
 		snprintf(generation, sizeof generation, "%llu",

@@ -111,9 +111,12 @@ static void print_table(const json_t *settings)
 				*value ? value : "-", ctl_name(shown_source, source), note});
 	}
 	ctl_table_end(&table);
-	if (waiting)
+	if (waiting) {
+		char file[CTL_NAME_SIZE];
 		printf("\n%zu option%s of %s wait%s for: systemctl restart tally\n", waiting,
-			ctl_s(waiting), text_of(settings, "file"), waiting == 1 ? "s" : "");
+			ctl_s(waiting), ctl_name(file, text_of(settings, "file")),
+			waiting == 1 ? "s" : "");
+	}
 }
 
 int ctl_config(struct ctl *ctl, int argc, char **argv)

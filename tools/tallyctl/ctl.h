@@ -31,6 +31,7 @@ struct ctl {
 	const char *run_dir, *run_dir_from; /* where it was named: "-d", ...; NULL: -d */
 	struct tally *tally;
 	bool attached; /* once */
+	bool waits;    /* for an instance: ctl_attach_or_wait */
 	bool json;
 	const char *token_file, *cert_file; /* for tally-queryd; NULL: see ctl_query */
 	struct tally_instance instance;
@@ -59,14 +60,20 @@ int ctl_config(struct ctl *ctl, int argc, char **argv);
 int ctl_attach(struct ctl *ctl);
 
 /*
- * For those who look again: what the instance says now, also one that was started anew or is back.
- * 0, or CTL_TROUBLE after a line on stderr.
+ * For those who look again and again: where there is no instance yet, ctl_refresh will find it.
+ * 0, or CTL_TROUBLE after a line on stderr: no start of tallyd will help.
+ */
+int ctl_attach_or_wait(struct ctl *ctl);
+
+/*
+ * What the instance says now, also one that was started anew or is back.  0, or CTL_TROUBLE after a
+ * line on stderr.
  */
 int ctl_refresh(struct ctl *ctl);
 
 /* --- instance.c ------------------------------------------------------------------------------- */
 
-void ctl_print_instance(const struct ctl *ctl);
+void ctl_print_instance(struct ctl *ctl);
 
 /* Of how many tenants, since when; or that they were refused, and why.  "" = none published. */
 #define CTL_LIMITS_SIZE (CTL_NAME_SIZE + 160)
@@ -113,6 +120,9 @@ int ctl_bad_option(const char *command, const struct option *options, char **arg
 /* The run directory cannot be attached: what to do about it.  Gives CTL_TROUBLE. */
 int ctl_cannot_attach(const struct ctl *ctl, int err);
 
+/* A start of tallyd cures it. */
+bool ctl_can_wait(const struct ctl *ctl, int err);
+
 /* A call failed: one line.  `what` names what was asked for.  Gives an exit code. */
 int ctl_failed(const struct ctl *ctl, const char *what, int err);
 
@@ -154,6 +164,9 @@ char *ctl_fit(char *to, size_t size, const char *text, unsigned cells, enum ctl_
 /* A bar of `cells` cells: not empty above 0, not full below 1.  Gives `to`. */
 char *ctl_bar(char *to, size_t size, unsigned cells, double share);
 
+/* Takes ctl_sgr out of a text. */
+void ctl_plain(char *text);
+
 /* How many bytes of an escaped line, which may have ctl_sgr in it, go into one row. */
 size_t ctl_wrap(const char *line, unsigned cells);
 
@@ -162,13 +175,20 @@ size_t ctl_wrap(const char *line, unsigned cells);
 /* The value of --watch[=SECONDS], which getopt_long has just found.  False after a line on stderr. */
 bool ctl_watch_seconds(const char *what, char **argv, uint64_t *seconds);
 
-/* Shows again and again; gives an exit code when nobody reads any more. */
+/*
+ * Shows again and again, and waits where there is no instance; gives an exit code when nobody reads
+ * any more.
+ */
 int ctl_watch(struct ctl *ctl, uint64_t seconds, ctl_show_fn *show, void *arg);
 
-/* What it writes to stdout and stderr.  To be freed. */
-char *ctl_capture(struct ctl *ctl, ctl_show_fn *show, void *arg, int *code);
+/* What it writes to stdout, and to stderr (NULL: into the same).  To be freed. */
+char *ctl_capture(struct ctl *ctl, ctl_show_fn *show, void *arg, int *code, char **trouble);
+
+/* Shows, on a terminal with lines that are broken between words.  Gives its exit code. */
+int ctl_wrapped(struct ctl *ctl, ctl_show_fn *show, void *arg);
 
 void ctl_terminal_size(unsigned *rows, unsigned *columns);
+unsigned ctl_columns(void); /* for a line on stdout; 0: it is no terminal, as many as it likes */
 
 /* --- print.c ---------------------------------------------------------------------------------- */
 
@@ -198,11 +218,21 @@ void ctl_print_stale(const struct ctl *ctl); /* as a line; text only */
 /* "6 of 8 partitions answered" line, when not all did; text only. */
 void ctl_print_basis(const struct tally_basis *basis);
 
-/* Columns as wide as their content; a heading that starts with '>' is right-aligned. */
+/* One character per value, as high as its share of the largest. */
+void ctl_sparkline(const char *label, const uint64_t *values, size_t n);
+
+/* --- table.c ---------------------------------------------------------------------------------- */
+
+/*
+ * Columns as wide as their content; a heading that starts with '>' is right-aligned.  Where a
+ * terminal is too narrow some columns are left out, and the widest go on below themselves.
+ */
 #define CTL_COLUMNS_MAX 12
 struct ctl_table {
 	unsigned columns, rows;
-	unsigned width; /* at most, by cutting the last column; 0: no bound */
+	unsigned width;		/* at most, by cutting the last column; 0: no bound */
+	unsigned screen;	/* ctl_columns() */
+	unsigned char spare[4]; /* columns that can be left out, in this order; 0 ends it */
 	const char *heading[CTL_COLUMNS_MAX];
 	char **cells;	       /* rows x columns */
 	unsigned char *styles; /* enum ctl_style of each */
@@ -212,9 +242,6 @@ void ctl_table_row(struct ctl_table *table, const char *const *cells);
 void ctl_table_style(struct ctl_table *table, unsigned column, enum ctl_style style); /* last row */
 void ctl_table_end(struct ctl_table *table); /* prints and drops */
 void ctl_table_drop(struct ctl_table *table);
-
-/* One character per value, as high as its share of the largest. */
-void ctl_sparkline(const char *label, const uint64_t *values, size_t n);
 
 /* --- json.c ----------------------------------------------------------------------------------- */
 

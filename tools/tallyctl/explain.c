@@ -353,6 +353,18 @@ static void print_next(const struct answer *answer)
 			basis->partitions - basis->owned, ctl_s(basis->partitions - basis->owned));
 }
 
+static int print_text(struct ctl *ctl, void *arg)
+{
+	const struct answer *answer = arg;
+	print_head(ctl, answer);
+	if (answer->n_buckets > 1)
+		print_buckets(answer);
+	print_policies(answer);
+	print_parts(answer);
+	print_next(answer);
+	return CTL_OK;
+}
+
 /* ------------------------------------------------------------------ JSON */
 
 static void json_limit(json_t *to, const char *key, uint64_t value)
@@ -448,12 +460,7 @@ int ctl_explain(struct ctl *ctl, int argc, char **argv)
 		if (ctl->json) {
 			print_json(ctl, &answer);
 		} else {
-			print_head(ctl, &answer);
-			if (answer.n_buckets > 1)
-				print_buckets(&answer);
-			print_policies(&answer);
-			print_parts(&answer);
-			print_next(&answer);
+			ctl_wrapped(ctl, print_text, &answer);
 		}
 		code = answer.limits.basis.complete ? CTL_OK : CTL_INCOMPLETE;
 	}

@@ -151,11 +151,22 @@ static size_t sgr_at(const char *at)
 	return at[2 + digits] == 'm' ? digits + 3 : 0;
 }
 
+void ctl_plain(char *text)
+{
+	char *to = text;
+	for (size_t sgr; *text; text += sgr ? sgr : 1) {
+		sgr = sgr_at(text);
+		if (!sgr)
+			*to++ = *text;
+	}
+	*to = 0;
+}
+
 size_t ctl_wrap(const char *line, unsigned cells)
 {
 	unsigned used = 0, marks = 0;
 	size_t at = 0, blank = 0;
-	while (line[at]) {
+	while (line[at] && line[at] != '\n') {
 		size_t sgr = sgr_at(line + at);
 		if (sgr) {
 			at += sgr;

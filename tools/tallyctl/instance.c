@@ -157,11 +157,12 @@ static void print_limits(const struct ctl *ctl)
 		puts(text);
 }
 
-void ctl_print_instance(const struct ctl *ctl)
+static int print_lines(struct ctl *ctl, void *arg)
 {
 	const struct tally_instance *in = &ctl->instance;
 	char instance[CTL_NAME_SIZE], topic[CTL_NAME_SIZE], group[CTL_NAME_SIZE],
 		zone[CTL_NAME_SIZE], up[CTL_TEXT_SIZE], beat[CTL_TEXT_SIZE];
+	(void)arg;
 	ctl_print_stale(ctl);
 	printf("%s: topic %s, group %s (%s), zone %s, %" PRIu32 " of %" PRIu32
 	       " partition%s, window %" PRIu32 " min\n",
@@ -182,4 +183,10 @@ void ctl_print_instance(const struct ctl *ctl)
 	if (in->clock_offset_ms)
 		printf("clock offset %" PRId64 " ms: this instance does not count by wall time\n",
 			in->clock_offset_ms);
+	return CTL_OK;
+}
+
+void ctl_print_instance(struct ctl *ctl)
+{
+	ctl_wrapped(ctl, print_lines, NULL);
 }

@@ -57,9 +57,11 @@ static void read_detail(struct top_data *data, struct top_ui *ui)
 	int code;
 	free(data->detail);
 	data->detail = NULL;
-	if (ui->detail && data->ctl->tally && !*data->trouble)
-		data->detail = ctl_capture(data->ctl,
-			ui->of_pane == TOP_PARTS ? show_partition : show_tenant, ui, &code);
+	if (!ui->detail || !data->ctl->tally || *data->trouble)
+		return;
+	data->detail = ctl_capture(data->ctl,
+		ui->of_pane == TOP_PARTS ? show_partition : show_tenant, ui, &code, NULL);
+	ctl_plain(data->detail);
 }
 
 /* ------------------------------------------------------------------ the loop */

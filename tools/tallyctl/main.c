@@ -12,6 +12,7 @@
  * Exit: 0 answered, 1 not found or not complete, 2 wrong usage or cannot attach;
  * of check: tallyctl(1).
  */
+#include <fcntl.h>
 #include <getopt.h>
 #include <locale.h>
 #include <stdio.h>
@@ -156,9 +157,21 @@ static int parse(struct ctl *ctl, int argc, char **argv)
 	return -1;
 }
 
+/*
+ * Started with a closed stdin, stdout or stderr: the next file that is opened would be it, and an
+ * answer written into a store.  What stands in fails as the closed one would.
+ */
+static void fill_standard_fds(void)
+{
+	for (int fd = 0; fd <= 2; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd)
+			abort();
+}
+
 int main(int argc, char **argv)
 {
 	struct ctl ctl = {0};
+	fill_standard_fds();
 	setlocale(LC_CTYPE, "");
 	ctl.json = take_json(&argc, argv);
 	int code = parse(&ctl, argc, argv);

@@ -1,7 +1,5 @@
 /*
- * print.c - numbers, times, names and columns for people.
- *
- * Widths are those of fit.c; names stand in the last column, where nothing follows.
+ * print.c - numbers, times and names for people.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -177,87 +175,6 @@ void ctl_print_basis(const struct tally_basis *basis)
 	printf("%" PRIu32 " of %" PRIu32 " partition%s answered (of %" PRIu32 " of the topic)%s\n",
 		basis->answered, basis->owned, ctl_s(basis->owned), basis->partitions,
 		basis->stale ? ", not all of them ready: may be old" : "");
-}
-
-/* ------------------------------------------------------------------ columns */
-
-void ctl_table_start(struct ctl_table *table, unsigned columns, const char *const *headings)
-{
-	*table = (struct ctl_table){.columns = columns};
-	memcpy(table->heading, headings, columns * sizeof *headings);
-}
-
-void ctl_table_row(struct ctl_table *table, const char *const *cells)
-{
-	size_t at = (size_t)table->rows * table->columns, n = at + table->columns;
-	table->cells = reallocarray(table->cells, n, sizeof *table->cells);
-	table->styles = realloc(table->styles, n);
-	if (!table->cells || !table->styles)
-		abort();
-	memset(table->styles + at, CTL_PLAIN, table->columns);
-	for (unsigned i = 0; i < table->columns; i++)
-		if (!(table->cells[at + i] = strdup(cells[i])))
-			abort();
-	table->rows++;
-}
-
-void ctl_table_style(struct ctl_table *table, unsigned column, enum ctl_style style)
-{
-	table->styles[(size_t)(table->rows - 1) * table->columns + column] = (unsigned char)style;
-}
-
-void ctl_table_drop(struct ctl_table *table)
-{
-	for (size_t i = 0; i < (size_t)table->rows * table->columns; i++)
-		free(table->cells[i]);
-	free(table->cells);
-	free(table->styles);
-	*table = (struct ctl_table){0};
-}
-
-static void print_cell(const char *text, unsigned pad, bool right, enum ctl_style style)
-{
-	const char *on = style ? ctl_sgr(style) : "", *off = style ? ctl_sgr(CTL_PLAIN) : "";
-	printf("%*s%s%s%s%*s", right ? (int)pad : 0, "", on, text, off, right ? 0 : (int)pad, "");
-}
-
-/* Row 0: the headings. */
-static void print_row(const struct ctl_table *table, unsigned r, const unsigned *width)
-{
-	unsigned left = table->width, last = table->columns - 1;
-	char *cut = NULL;
-	for (unsigned i = 0; i <= last; i++) {
-		bool right = *table->heading[i] == '>';
-		size_t at = (size_t)(r - 1) * table->columns + i;
-		const char *text = r ? table->cells[at] : table->heading[i] + right;
-		if (i == last && table->width && ctl_width(text) > left) {
-			cut = malloc(CTL_CELLS_SIZE(left));
-			if (!cut)
-				abort();
-			text = ctl_fit(cut, CTL_CELLS_SIZE(left), text, left, CTL_ASIS);
-		}
-		unsigned used = ctl_width(text), pad = width[i] > used ? width[i] - used : 0;
-		print_cell(text, i == last && !right ? 0 : pad, right,
-			r ? table->styles[at] : CTL_PLAIN);
-		fputs(i == last ? "\n" : "  ", stdout);
-		left = left > width[i] + 2 ? left - width[i] - 2 : 0;
-	}
-	free(cut);
-}
-
-void ctl_table_end(struct ctl_table *table)
-{
-	unsigned width[CTL_COLUMNS_MAX];
-	for (unsigned i = 0; i < table->columns; i++) {
-		width[i] = ctl_width(table->heading[i] + (*table->heading[i] == '>'));
-		for (unsigned r = 0; r < table->rows; r++) {
-			unsigned w = ctl_width(table->cells[r * table->columns + i]);
-			width[i] = w > width[i] ? w : width[i];
-		}
-	}
-	for (unsigned r = 0; r <= table->rows; r++)
-		print_row(table, r, width);
-	ctl_table_drop(table);
 }
 
 /* ------------------------------------------------------------------ a small picture */

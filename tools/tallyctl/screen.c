@@ -218,6 +218,11 @@ int screen_key(int ms)
 	struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
 	struct timespec wait = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
 	int n = ppoll(&in, 1, &wait, &screen.mask);
+	if (n > 0) { /* then it has let no signal through: not behind a long paste, either */
+		sigset_t blocked;
+		sigprocmask(SIG_SETMASK, &screen.mask, &blocked);
+		sigprocmask(SIG_SETMASK, &blocked, NULL);
+	}
 	if (ended_by)
 		return TOP_QUIT;
 	int key = next_key();

@@ -63,6 +63,7 @@ static void print_table(const struct ctl *ctl, const struct tally_partition *lis
 		">TARGET", ">LAG", ">REC/S", "REPLAY", ">RESTARTS", "NOTES"};
 	struct ctl_table table;
 	ctl_table_start(&table, sizeof headings / sizeof *headings, headings);
+	memcpy(table.spare, (const unsigned char[]){3, 5, 2}, 3); /* --partition tells them all */
 	for (size_t i = 0; i < n; i++) {
 		print_partition(ctl, &table, &list[i]);
 		ctl_table_style(&table, 1, ctl_state_style(&list[i]));
@@ -134,9 +135,17 @@ static void print_sums(const struct tally_partition *list, size_t n)
 		printf("%" PRIu64 " record%s in quarantine\n", held, ctl_s(held));
 }
 
-static void print_status(const struct ctl *ctl, const struct how *how,
-	const struct tally_partition *list, size_t n, const char *summary, bool all)
+static int print_summary(struct ctl *ctl, void *arg)
 {
+	(void)ctl;
+	puts(arg);
+	return CTL_OK;
+}
+
+static void print_status(struct ctl *ctl, const struct how *how, const struct tally_partition *list,
+	size_t n, const char *summary, bool all)
+{
+	char text[STATUS_SUMMARY_SIZE + 32];
 	ctl_print_instance(ctl);
 	if (n) {
 		putchar('\n');
@@ -151,7 +160,9 @@ static void print_status(const struct ctl *ctl, const struct how *how,
 	}
 	putchar('\n');
 	print_sums(list, n);
-	printf("%s%s%s\n", ctl_sgr(all ? CTL_GOOD : CTL_BAD), summary, ctl_sgr(CTL_PLAIN));
+	snprintf(text, sizeof text, "%s%s%s", ctl_sgr(all ? CTL_GOOD : CTL_BAD), summary,
+		ctl_sgr(CTL_PLAIN));
+	ctl_wrapped(ctl, print_summary, text);
 }
 
 /* ------------------------------------------------------------------ the command */
@@ -226,7 +237,9 @@ static int show(struct ctl *ctl, void *arg)
 int ctl_status(struct ctl *ctl, int argc, char **argv)
 {
 	struct how how;
-	if (parse(argc, argv, &how) || ctl_attach(ctl))
+	if (parse(argc, argv, &how))
 		return CTL_TROUBLE;
-	return how.every ? ctl_watch(ctl, how.every, show, &how) : show(ctl, &how);
+	if (how.every)
+		return ctl_watch(ctl, how.every, show, &how);
+	return ctl_attach(ctl) ? CTL_TROUBLE : show(ctl, &how);
 }

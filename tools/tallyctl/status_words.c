@@ -135,6 +135,25 @@ static void why_not_ready(
 	snprintf(to + len, size - (size_t)len, ")");
 }
 
+/* What to do about a group that gives us nothing. */
+static const char *group_advice(const char *state)
+{
+	static const struct {
+		const char *state, *advice;
+	} table[] = {
+		{"no_broker", ": no broker answers; check kafka.brokers, the log has the reason"},
+		{"no_topic", ": create the topic, or correct kafka.topic"},
+		{"joining", ": wait; that takes seconds, after a crash a session timeout"},
+		{"login_refused", ": see kafka.refused in the log"},
+		{"tls_failed", ": see kafka.refused in the log"},
+		{"not_allowed", ": see kafka.refused in the log"},
+	};
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+		if (!strcmp(state, table[i].state))
+			return table[i].advice;
+	return "";
+}
+
 void status_summary(
 	const struct ctl *ctl, const struct tally_partition *list, size_t n, char *to, size_t size)
 {
@@ -148,11 +167,14 @@ void status_summary(
 	}
 	for (size_t i = 0; i < n; i++)
 		not_ready += !list[i].ready;
-	if (!n || !not_ready) {
-		snprintf(to, size,
-			n ? "%zu of %zu partition%s ready"
-			  : "no partition is assigned here (%zu of %zu%s; group %s)",
-			n - not_ready, n, n ? ctl_s(n) : "", ctl->instance.group_state);
+	if (!n) {
+		const char *group = ctl->instance.group_state;
+		snprintf(to, size, "no partition is assigned here (group %s)%s", group,
+			group_advice(group));
+		return;
+	}
+	if (!not_ready) {
+		snprintf(to, size, "%zu of %zu partition%s ready", n, n, ctl_s(n));
 		return;
 	}
 	len = (size_t)snprintf(to, size, "%zu of %zu not ready: ", not_ready, n);

@@ -7,7 +7,8 @@
 
 #include "ctl.h"
 
-#define BARS 60
+#define BARS   60
+#define OTHERS 25 /* columns of what stands around them */
 
 struct answer {
 	struct tally_usage usage;
@@ -65,7 +66,11 @@ static void print_minutes(const struct answer *answer)
 {
 	uint64_t streams[BARS] = {0}, bytes[BARS] = {0}, top_streams = 0, top_bytes = 0;
 	char text[CTL_TEXT_SIZE];
-	size_t n = answer->n_minutes, each = (n + BARS - 1) / BARS, bars = (n + each - 1) / each;
+	unsigned columns = ctl_columns();
+	size_t room = !columns || columns > BARS + OTHERS ? BARS
+		      : columns > 2 * OTHERS		  ? columns - OTHERS
+							  : OTHERS;
+	size_t n = answer->n_minutes, each = (n + room - 1) / room, bars = (n + each - 1) / each;
 	for (size_t i = 0; i < n; i++) {
 		size_t bar = bars - 1 - (n - 1 - i) / each;
 		streams[bar] += answer->minutes[i].streams;
@@ -80,8 +85,9 @@ static void print_minutes(const struct answer *answer)
 	printf(" max %s\n", ctl_bytes(text, (double)top_bytes));
 }
 
-static void print_text(const struct ctl *ctl, const struct answer *answer)
+static int print_text(struct ctl *ctl, void *arg)
 {
+	const struct answer *answer = arg;
 	char name[CTL_NAME_SIZE], bytes[CTL_TEXT_SIZE], streams[CTL_TEXT_SIZE], rate[CTL_TEXT_SIZE];
 	const struct tally_usage *usage = &answer->usage;
 	ctl_print_stale(ctl);
@@ -98,6 +104,7 @@ static void print_text(const struct ctl *ctl, const struct answer *answer)
 		putchar('\n');
 	}
 	ctl_print_basis(&usage->basis);
+	return CTL_OK;
 }
 
 /* ------------------------------------------------------------------ JSON */
@@ -141,7 +148,7 @@ int ctl_tenant(struct ctl *ctl, int argc, char **argv)
 		if (ctl->json)
 			print_json(ctl, &answer);
 		else
-			print_text(ctl, &answer);
+			ctl_wrapped(ctl, print_text, &answer);
 		code = answer.usage.basis.complete ? CTL_OK : CTL_INCOMPLETE;
 	}
 	release(&answer);

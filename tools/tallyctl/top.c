@@ -109,14 +109,18 @@ static int print(struct ctl *ctl, struct how *how)
 int ctl_top(struct ctl *ctl, int argc, char **argv)
 {
 	struct how how;
-	if (parse(argc, argv, &how) || ctl_attach(ctl))
+	if (parse(argc, argv, &how))
 		return CTL_TROUBLE;
-	if (ctl->json || how.text)
-		return print(ctl, &how);
-	const char *refusal = screen_refusal();
-	if (!refusal)
-		return top_live(ctl, how.every ? how.every : 1);
+	bool text = ctl->json || how.text;
+	const char *refusal = text ? NULL : screen_refusal();
+	if (!text && !refusal)
+		return ctl_attach_or_wait(ctl) ? CTL_TROUBLE
+					       : top_live(ctl, how.every ? how.every : 1);
+	if (!how.every && ctl_attach(ctl))
+		return CTL_TROUBLE;
 	int code = print(ctl, &how);
+	if (text)
+		return code;
 	/* Behind the answer, where it is seen; scripts say --once. */
 	ctl_usage("top: no full screen here: %s; 'top --once' prints without this line, "
 		  "'top --watch=2' again and again%s",

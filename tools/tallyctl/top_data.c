@@ -226,7 +226,7 @@ void top_read(struct top_data *data, int64_t budget_ms)
 	data->rounds++;
 	data->now_ms = clock_ms(CLOCK_REALTIME);
 	*data->trouble = 0;
-	char *said = ctl_capture(data->ctl, read_instance, data, &code);
+	char *said = ctl_capture(data->ctl, read_instance, data, &code, NULL);
 	if (code) {
 		said[strcspn(said, "\n")] = 0;
 		bool named = !strncmp(said, prefix, strlen(prefix));

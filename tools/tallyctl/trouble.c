@@ -78,6 +78,13 @@ static int denied(const struct ctl *ctl)
 		ctl->run_dir, name, name);
 }
 
+bool ctl_can_wait(const struct ctl *ctl, int err)
+{
+	struct stat st;
+	bool other = !stat(ctl->run_dir, &st) && !S_ISDIR(st.st_mode);
+	return (err == TALLY_ENOTFOUND && !other) || err == TALLY_ESTALE;
+}
+
 /* Which directory it was, who said so, and how to say another one. */
 static int nothing_there(const struct ctl *ctl)
 {
@@ -88,6 +95,9 @@ static int nothing_there(const struct ctl *ctl)
 		return ctl_usage("%s: not a directory; name the run_dir of tallyd (by %s now) with "
 				 "-d or TALLY_RUN_DIR",
 			ctl->run_dir, from);
+	if (ctl->waits)
+		return ctl_usage("no instance at %s (run_dir by %s); waiting for tallyd to start",
+			ctl->run_dir, from);
 	return ctl_usage("%s%s: no Tally has run here (run_dir by %s); start tallyd, or name its "
 			 "run_dir with -d or TALLY_RUN_DIR",
 		ctl->run_dir, is_dir ? "" : " does not exist", from);
@@ -95,7 +105,8 @@ static int nothing_there(const struct ctl *ctl)
 
 int ctl_cannot_attach(const struct ctl *ctl, int err)
 {
-	const char *run_dir = ctl->run_dir;
+	const char *run_dir = ctl->run_dir,
+		   *cure = ctl->waits ? "waiting for tallyd to start" : "start tallyd";
 	switch (err) {
 	case TALLY_EACCESS:
 		return denied(ctl);
@@ -104,9 +115,9 @@ int ctl_cannot_attach(const struct ctl *ctl, int err)
 	case TALLY_ESTALE:
 		if (ctl->attached)
 			return ctl_usage("%s: tallyd has stopped, and its run directory is gone; "
-					 "start tallyd",
-				run_dir);
-		return ctl_usage("%s: left over from before the last boot; start tallyd", run_dir);
+					 "%s",
+				run_dir, cure);
+		return ctl_usage("%s: left over from before the last boot; %s", run_dir, cure);
 	case TALLY_EFORMAT:
 		return ctl_usage("%s: written by another version of Tally; use the tallyctl that "
 				 "came with the tallyd that runs",

@@ -2,7 +2,7 @@
  * watch.c - the same answer again and again, until somebody has seen enough.
  *
  *	refresh -> show(), captured -> on a terminal: drawn over the one before
- *	   ^                           else: printed, a blank line between
+ *	   ^                           else: printed, a blank line between; trouble on stderr, once
  *	   '---- seconds, or another size of the window
  *
  * Drawn in place it leaves what was on the terminal before where it was, and the last
@@ -45,18 +45,20 @@ bool ctl_watch_seconds(const char *what, char **argv, uint64_t *seconds)
 	return !word || ctl_number(what, word, 1, 86400, seconds);
 }
 
-char *ctl_capture(struct ctl *ctl, ctl_show_fn *show, void *arg, int *code)
+char *ctl_capture(struct ctl *ctl, ctl_show_fn *show, void *arg, int *code, char **trouble)
 {
 	char *text = NULL;
-	size_t size;
+	size_t size, trouble_size;
 	FILE *out = stdout, *err = stderr, *memory = open_memstream(&text, &size);
-	if (!memory)
+	FILE *other = trouble ? open_memstream(trouble, &trouble_size) : memory;
+	if (!memory || !other)
 		abort();
-	stdout = stderr = memory;
+	stdout = memory;
+	stderr = other;
 	*code = show(ctl, arg);
 	stdout = out;
 	stderr = err;
-	if (fclose(memory))
+	if ((trouble && fclose(other)) || fclose(memory))
 		abort();
 	return text;
 }
@@ -70,6 +72,33 @@ void ctl_terminal_size(unsigned *rows, unsigned *columns)
 		return;
 	*rows = size.ws_row;
 	*columns = size.ws_col;
+}
+
+/* Not the last one: a cursor that stands behind it is in the next line on some of them. */
+unsigned ctl_columns(void)
+{
+	unsigned rows, columns;
+	if (!isatty(STDOUT_FILENO))
+		return 0;
+	ctl_terminal_size(&rows, &columns);
+	return columns > 1 ? columns - 1 : 1;
+}
+
+int ctl_wrapped(struct ctl *ctl, ctl_show_fn *show, void *arg)
+{
+	unsigned columns = ctl_columns();
+	int code;
+	if (!columns)
+		return show(ctl, arg);
+	char *text = ctl_capture(ctl, show, arg, &code, NULL);
+	for (const char *at = text; *at;) {
+		size_t n = ctl_wrap(at, columns);
+		printf("%.*s\n", (int)n, at);
+		at += n;
+		at += *at == ' ' || *at == '\n';
+	}
+	free(text);
+	return code;
 }
 
 /* ------------------------------------------------------------------ a frame in place */
@@ -142,31 +171,66 @@ static int refresh_and_show(struct ctl *ctl, void *arg)
 	return code ? code : round->show(ctl, round->arg);
 }
 
+/* SIGWINCH comes while we wait, and only then.  `mask`: for that time. */
+static void catch_resize(sigset_t *mask)
+{
+	struct sigaction action = {.sa_handler = on_resize};
+	sigset_t resize;
+	sigemptyset(&resize);
+	sigaddset(&resize, SIGWINCH);
+	sigprocmask(SIG_BLOCK, &resize, mask);
+	sigaction(SIGWINCH, &action, NULL);
+}
+
+static int show_in_place(struct ctl *ctl, struct round *round, struct frame *frame)
+{
+	int code;
+	ctl_terminal_size(&frame->rows, &frame->columns);
+	ctl->columns = frame->columns - 1;
+	ctl->rows = frame->rows;
+	char *text = ctl_capture(ctl, refresh_and_show, round, &code, NULL);
+	draw(frame, text);
+	free(text);
+	return code;
+}
+
+/* Trouble that goes on is told once: `told`. */
+static int show_below(struct ctl *ctl, struct round *round, char **told, bool *first)
+{
+	int code;
+	char *trouble, *text = ctl_capture(ctl, refresh_and_show, round, &code, &trouble);
+	if (*text) {
+		printf("%s%s", *first || ctl->json ? "" : "\n", text);
+		*first = false;
+	}
+	if (!*told || strcmp(*told, trouble)) {
+		fflush(stdout);
+		fputs(trouble, stderr);
+	}
+	free(text);
+	free(*told);
+	*told = trouble;
+	return code;
+}
+
 int ctl_watch(struct ctl *ctl, uint64_t seconds, ctl_show_fn *show, void *arg)
 {
 	struct round round = {show, arg};
 	struct frame frame = {0};
-	struct sigaction action = {.sa_handler = on_resize};
-	sigset_t resize, mask;
-	bool in_place = ctl_terminal() && !ctl->json;
-	sigemptyset(&resize);
-	sigaddset(&resize, SIGWINCH);
-	sigprocmask(SIG_BLOCK, &resize, &mask);
-	sigaction(SIGWINCH, &action, NULL);
-	for (bool first = true;; first = false) {
-		int code;
-		ctl_terminal_size(&frame.rows, &frame.columns);
-		ctl->columns = in_place ? frame.columns - 1 : 0;
-		ctl->rows = in_place ? frame.rows : 0;
-		char *text = ctl_capture(ctl, refresh_and_show, &round, &code);
-		if (in_place)
-			draw(&frame, text);
-		else
-			printf("%s%s", first || ctl->json ? "" : "\n", text);
-		free(text);
+	sigset_t mask;
+	bool in_place = ctl_terminal() && !ctl->json, first = true;
+	char *told = NULL;
+	if (ctl_attach_or_wait(ctl))
+		return CTL_TROUBLE;
+	catch_resize(&mask);
+	for (;;) {
+		int code = in_place ? show_in_place(ctl, &round, &frame)
+				    : show_below(ctl, &round, &told, &first);
 		/* Whoever reads the other end of a pipe may have gone. */
-		if (fflush(stdout))
+		if (fflush(stdout)) {
+			free(told);
 			return code;
+		}
 		frame.cleared = wait_for_next(seconds, &mask);
 	}
 }
