@@ -100,13 +100,23 @@ int history_attach(int dirfd, struct history *history)
 
 #define GET(field) atomic_load_explicit(&entry->field, memory_order_relaxed)
 
-/* A byte of a file that says no such thing is as good as none. */
-static void decode(uint32_t states, struct history_change *out)
+/* false: no supervisor of this version writes that. */
+static int decode(uint32_t states, struct history_change *out)
 {
 	uint32_t from = states & 0xff, to = states >> 8 & 0xff, death = states >> 16 & 0xff;
-	out->from = from < PART_STATES ? (enum part_state)from : PART_FREE;
-	out->to = to < PART_STATES ? (enum part_state)to : PART_FREE;
-	out->death = death < DEATH_KINDS ? (enum part_death)death : DEATH_NONE;
+	out->from = (enum part_state)from;
+	out->to = (enum part_state)to;
+	out->death = (enum part_death)death;
+	return from < PART_STATES && to < PART_STATES && death < DEATH_KINDS;
+}
+
+/* A word of ours: what is none does not reach a terminal or a page. */
+static int is_word(const char *why)
+{
+	for (; *why; why++)
+		if (*why <= ' ' || *why > '~')
+			return 0;
+	return 1;
 }
 
 static int copy(const struct history_entry *entry, uint64_t number, struct history_change *out)
@@ -116,14 +126,14 @@ static int copy(const struct history_entry *entry, uint64_t number, struct histo
 		return 0;
 	out->at_ms = GET(at_ms);
 	out->generation = GET(generation);
-	decode(GET(states), out);
+	int good = decode(GET(states), out);
 	out->death_code = GET(death_code);
 	for (size_t i = 0; i < HISTORY_WHY_SIZE / 8; i++)
 		why[i] = GET(why[i]);
 	memcpy(out->why, why, HISTORY_WHY_SIZE);
 	out->why[HISTORY_WHY_SIZE - 1] = '\0';
 	atomic_thread_fence(memory_order_acquire);
-	return GET(number) == number;
+	return GET(number) == number && good && is_word(out->why);
 }
 
 size_t history_read(

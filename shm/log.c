@@ -43,6 +43,15 @@ static const char *const level_words[] = {
 	[LOG_LEVEL_DEBUG] = "debug",
 };
 
+/* sd-daemon(3): `journalctl -p warning` goes by them; a line without one is "info". */
+#define PRIORITY_SIZE 3
+static const char priorities[][PRIORITY_SIZE + 1] = {
+	[LOG_LEVEL_ERROR] = "<3>",
+	[LOG_LEVEL_WARN] = "<4>",
+	[LOG_LEVEL_INFO] = "<6>",
+	[LOG_LEVEL_DEBUG] = "<7>",
+};
+
 /* JOURNAL_STREAM is inherited, stderr may have been redirected since: compare. */
 static bool stderr_is_journal(void)
 {
@@ -170,7 +179,7 @@ static void put_time(char when[32])
 }
 
 /* Gives the length in `line`, without a newline. */
-static size_t format_text(char line[LINE_SIZE], const struct log_head *head, const char *body)
+static size_t format_text(char *line, size_t size, const struct log_head *head, const char *body)
 {
 	char raw[RAW_SIZE + 200], instance[16] = "";
 	size_t len;
@@ -179,7 +188,7 @@ static size_t format_text(char line[LINE_SIZE], const struct log_head *head, con
 		snprintf(instance, sizeof(instance), "[%d]", head->instance);
 	snprintf(raw, sizeof(raw), "%s%s%s%s %s %s%s%s", head->time, *head->time ? " " : "",
 		head->program, instance, head->level, head->event, *body ? " " : "", body);
-	len = escape(line, LINE_SIZE, raw, false);
+	len = escape(line, size, raw, false);
 	while (len > 0 && line[len - 1] == ' ')
 		len--;
 	return len;
@@ -194,7 +203,7 @@ void log_line(enum log_level level, const char *event, const char *fmt, ...)
 		.instance = self.instance,
 		.level = level_words[level],
 		.event = event};
-	size_t len;
+	size_t len, mark = 0;
 	ssize_t n;
 	va_list args;
 
@@ -206,10 +215,14 @@ void log_line(enum log_level level, const char *event, const char *fmt, ...)
 		vsnprintf(body, sizeof(body), fmt, args);
 		va_end(args);
 	}
+	if (self.journal) {
+		mark = PRIORITY_SIZE;
+		memcpy(line, priorities[level], mark);
+	}
 	if (atomic_load_explicit(&self.format, memory_order_relaxed) == LOG_JSON)
-		len = log_json(line, sizeof(line), &head, body);
+		len = mark + log_json(line + mark, sizeof(line) - mark, &head, body);
 	else
-		len = format_text(line, &head, body);
+		len = mark + format_text(line + mark, sizeof(line) - mark, &head, body);
 	line[len++] = '\n'; /* in place of its NUL */
 	do
 		n = write(STDERR_FILENO, line, len);

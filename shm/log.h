@@ -5,8 +5,9 @@
  *
  * Signed once by log_init; the event is a constant one can grep.  error: a
  * person must act; warn: worse than hoped, healing; info: a state changed;
- * debug: for the reader of code.  When stderr is not the journal's stream
- * (JOURNAL_STREAM unset) a line starts with an RFC 3339 UTC time with ms.
+ * debug: for the reader of code.  When stderr is the journal's stream (JOURNAL_STREAM)
+ * a line starts with its priority, "<4>", which the journal takes off; else with an
+ * RFC 3339 UTC time with ms.
  *
  * A line is one write(2) of at most 1024 bytes, so lines of several processes
  * on one pipe do not mix.  Control characters, bytes that are not UTF-8 and what turns text

@@ -4,15 +4,11 @@
  *	consumer queue --eventfd, and a timer--> drain --> REBALANCE | STATS | ERROR | LOG
  *	topic thread   --eventfd-------------> partitions, then subscribe
  *
- * Every REBALANCE event gets exactly one answer of the protocol in force
- * (assign / incremental_assign, with an empty list).  A loss that comes while
- * a revocation waits for its answer is passed on at once, because it must stop
- * the workers now; each of the two then gets its own group_ack.
+ * REBALANCE is answered in group_rebalance.c.
  *
  * Runs in: supervisor.  Blocks in: group_free, up to 2 s when the broker is silent.
  */
 #include <errno.h>
-#include <librdkafka/rdkafka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,9 +20,8 @@
 #include "shm/err.h"
 #include "shm/host.h"
 #include "shm/log.h"
-#include "supervisor/group.h"
 #include "supervisor/group_conf.h"
-#include "supervisor/group_trouble.h"
+#include "supervisor/group_private.h"
 #include "supervisor/lease.h"
 #include "supervisor/topic.h"
 
@@ -34,43 +29,13 @@
 #define STATS_MS(c) ((uint64_t)GROUP_STATS_MS(c))
 #define DENIED_MS   60000
 
-struct group {
-	const struct config *config;
-	struct group_events on;
-	struct ev_loop *loop;
-	rd_kafka_t *rk;
-	rd_kafka_queue_t *queue;
-	struct topic *topic;
-	ev_io wake, topic_wake;
-	ev_timer drain_timer, more;
-	int fd;
-	unsigned unanswered; /* revocations handed out and not yet acknowledged */
-	bool subscribed, member, closing, closed, fatal;
-	bool assigned; /* an assignment has come, once at least */
-	uint64_t polled_at;
-	uint64_t contact;	/* CLOCK_BOOTTIME of the latest one that was told */
-	uint64_t boot_ahead_ns; /* CLOCK_BOOTTIME - CLOCK_MONOTONIC when we last looked */
-	uint64_t stats_at;	/* CLOCK_BOOTTIME ns of the last statistics */
-	enum group_state shown;
-	struct trouble trouble;
-};
-
-static void show(struct group *group, enum group_state state)
+void group_show(struct group *group, enum group_state state)
 {
 	group->shown = state;
 	group->on.state(group->on.arg, state);
 }
 
-/* --------------------------------------------------------------------- rebalance */
-
-static bool is_cooperative(const struct group *group)
-{
-	const char *protocol = rd_kafka_rebalance_protocol(group->rk);
-	return protocol && !strcmp(protocol, "COOPERATIVE");
-}
-
-/* What the member cannot do without: the client would wait for it for ever. */
-static void give_up(struct group *group, const char *what, const char *error)
+void group_give_up(struct group *group, const char *what, const char *error)
 {
 	char why[300], quoted[400];
 	if (group->fatal)
@@ -84,137 +49,6 @@ static void give_up(struct group *group, const char *what, const char *error)
 	} else {
 		group->on.fatal(group->on.arg, why, false);
 	}
-}
-
-static void check_error(struct group *group, rd_kafka_error_t *error, const char *what)
-{
-	if (!error)
-		return;
-	give_up(group, what, rd_kafka_error_string(error));
-	rd_kafka_error_destroy(error);
-}
-
-static void check_code(struct group *group, rd_kafka_resp_err_t err, const char *what)
-{
-	if (err)
-		give_up(group, what, rd_kafka_err2str(err));
-}
-
-/* The empty list: accepted, and nothing is fetched. */
-static void answer_assign(struct group *group)
-{
-	rd_kafka_topic_partition_list_t *none = rd_kafka_topic_partition_list_new(0);
-	if (is_cooperative(group))
-		check_error(
-			group, rd_kafka_incremental_assign(group->rk, none), "incremental_assign");
-	else
-		check_code(group, rd_kafka_assign(group->rk, none), "assign");
-	rd_kafka_topic_partition_list_destroy(none);
-}
-
-static void answer_revoke(struct group *group)
-{
-	rd_kafka_topic_partition_list_t *none = rd_kafka_topic_partition_list_new(0);
-	if (is_cooperative(group))
-		check_error(group, rd_kafka_incremental_unassign(group->rk, none),
-			"incremental_unassign");
-	else
-		check_code(group, rd_kafka_assign(group->rk, NULL), "assign");
-	rd_kafka_topic_partition_list_destroy(none);
-}
-
-/* Only our topic's, only what can exist. */
-static size_t own_partitions(
-	const struct group *group, const rd_kafka_topic_partition_list_t *list, uint32_t *out)
-{
-	size_t n = 0;
-	int strange = 0;
-	for (int i = 0; list && i < list->cnt; i++) {
-		const rd_kafka_topic_partition_t *p = &list->elems[i];
-		if (strcmp(p->topic, group->config->topic) || p->partition < 0 ||
-			p->partition >= TABLE_CAPACITY || n == TABLE_CAPACITY)
-			strange++;
-		else
-			out[n++] = (uint32_t)p->partition;
-	}
-	if (strange) /* a topic of more partitions than we can serve has many */
-		log_warn("group.strange_partitions", "partitions=%d most=%u", strange,
-			TABLE_CAPACITY);
-	return n;
-}
-
-static enum group_loss kind_of_loss(const struct group *group)
-{
-	if (rd_kafka_assignment_lost(group->rk))
-		return GROUP_LOSS;
-	return is_cooperative(group) ? GROUP_REVOKED : GROUP_EAGER;
-}
-
-static void on_revoke(struct group *group, const uint32_t *list, size_t n)
-{
-	static const char *const words[] = {"revoked", "eager", "lost"};
-	enum group_loss loss = kind_of_loss(group);
-	if (group->closing) {
-		log_info("group.closing_revoke", "partitions=%zu", n);
-		answer_revoke(group);
-		return;
-	}
-	log_line(loss == GROUP_LOSS ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, "group.revoke",
-		"partitions=%zu kind=%s", n, words[loss]);
-	group->unanswered++;
-	group->member = loss != GROUP_LOSS;
-	if (loss == GROUP_LOSS && group->shown != GROUP_NO_TOPIC) /* which is why */
-		show(group, GROUP_LOST);
-	group->on.revoked(group->on.arg, list, n, loss);
-}
-
-static void on_assign(struct group *group, const uint32_t *list, size_t n)
-{
-	bool full = !is_cooperative(group);
-	log_info("group.assign", "partitions=%zu protocol=%s", n, full ? "eager" : "cooperative");
-	answer_assign(group);
-	group->assigned = true;
-	if (group->fatal)
-		return;
-	group->member = true;
-	show(group, GROUP_MEMBER);
-	if (!group->closing)
-		group->on.assigned(group->on.arg, list, n, full);
-}
-
-static void on_lost_all(struct group *group, const uint32_t *list, size_t n)
-{
-	show(group, GROUP_LOST);
-	group->unanswered++;
-	group->on.revoked(group->on.arg, list, n, GROUP_LOSS);
-}
-
-static void on_rebalance(struct group *group, rd_kafka_event_t *event)
-{
-	static uint32_t list[TABLE_CAPACITY];
-	size_t n = own_partitions(group, rd_kafka_event_topic_partition_list(event), list);
-	switch (rd_kafka_event_error(event)) {
-	case RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS:
-		on_assign(group, list, n);
-		break;
-	case RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS:
-		on_revoke(group, list, n);
-		break;
-	default: /* the rebalance itself failed: we own nothing, whatever is in the list */
-		log_warn("group.rebalance_failed", "error=%s",
-			rd_kafka_err2name(rd_kafka_event_error(event)));
-		for (n = 0; n < TABLE_CAPACITY; n++) /* whatever the topic has by now */
-			list[n] = (uint32_t)n;
-		on_lost_all(group, list, n);
-	}
-}
-
-void group_ack(struct group *group)
-{
-	if (!group->unanswered)
-		return;
-	group->unanswered--;
-	answer_revoke(group);
 }
 
 /* ---------------------------------------------------------------- statistics, errors */
@@ -261,7 +95,7 @@ static void on_stats(struct group *group, rd_kafka_event_t *event)
 			group->contact = contact + group->boot_ahead_ns;
 		group->on.contact(group->on.arg, contact + group->boot_ahead_ns);
 		if (group->member && is_over(group))
-			show(group, GROUP_MEMBER);
+			group_show(group, GROUP_MEMBER);
 	}
 	group->boot_ahead_ns = ahead;
 	group->stats_at = now;
@@ -290,7 +124,7 @@ static void on_error(struct group *group, rd_kafka_event_t *event)
 	enum group_state state;
 	if (err == RD_KAFKA_RESP_ERR__CRIT_SYS_RESOURCE) {
 		/* It does not try again to start a thread that it needs. */
-		give_up(group, rd_kafka_event_error_string(event), err_advice(EAGAIN));
+		group_give_up(group, rd_kafka_event_error_string(event), err_advice(EAGAIN));
 		return;
 	}
 	if (rd_kafka_event_error_is_fatal(event) || err == RD_KAFKA_RESP_ERR__FATAL) {
@@ -299,7 +133,7 @@ static void on_error(struct group *group, rd_kafka_event_t *event)
 	}
 	state = trouble_error(&group->trouble, err, rd_kafka_event_error_string(event));
 	if (state != GROUP_STATES)
-		show(group, state);
+		group_show(group, state);
 }
 
 static void on_log(struct group *group, rd_kafka_event_t *event)
@@ -316,7 +150,7 @@ static void on_event(struct group *group, rd_kafka_event_t *event)
 {
 	switch (rd_kafka_event_type(event)) {
 	case RD_KAFKA_EVENT_REBALANCE:
-		on_rebalance(group, event);
+		group_rebalance(group, event);
 		break;
 	case RD_KAFKA_EVENT_ERROR:
 		on_error(group, event);
@@ -397,9 +231,10 @@ static void subscribe(struct group *group)
 	rd_kafka_resp_err_t err = rd_kafka_subscribe(group->rk, list);
 	rd_kafka_topic_partition_list_destroy(list);
 	group->subscribed = true;
-	check_code(group, err, "subscribe");
-	if (!err)
-		show(group, GROUP_JOINING);
+	if (err)
+		group_give_up(group, "subscribe", rd_kafka_err2str(err));
+	else
+		group_show(group, GROUP_JOINING);
 }
 
 void group_ask_topic(struct group *group)
@@ -417,21 +252,24 @@ static void on_topic(struct ev_loop *loop, ev_io *w, int revents)
 	enum topic_state state = topic_answer(group->topic, &partitions, why);
 	log_quote(quoted, sizeof quoted, why);
 	if (state == TOPIC_NO_BROKER) {
-		log_warn("topic.waiting", "reason=%s brokers=%s error=%s",
-			group_state_word(group->trouble.down), group->config->brokers, quoted);
-		show(group, group->trouble.down);
+		log_warn("topic.waiting", "reason=%s brokers=%s error=%s action=\"%s\"",
+			group_state_word(group->trouble.down), group->config->brokers, quoted,
+			group->trouble.down == GROUP_NO_BROKER
+				? "start one, or correct kafka.brokers"
+				: "see kafka.refused");
+		group_show(group, group->trouble.down);
 	} else if (state == TOPIC_MISSING) {
 		log_warn(group->subscribed ? "topic.gone" : "topic.waiting",
 			"reason=missing topic=%s action=\"create it, or correct kafka.topic\"",
 			group->config->topic);
-		show(group, GROUP_NO_TOPIC);
+		group_show(group, GROUP_NO_TOPIC);
 	} else if (state == TOPIC_REFUSED) {
-		show(group, trouble_error(&group->trouble,
-				    RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, why));
+		group_show(group, trouble_error(&group->trouble,
+					  RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, why));
 	} else if (state == TOPIC_FOUND) {
 		group->on.partitions(group->on.arg, partitions);
 		if (group->subscribed && group->shown == GROUP_NO_TOPIC)
-			show(group, group->member ? GROUP_MEMBER : GROUP_JOINING);
+			group_show(group, group->member ? GROUP_MEMBER : GROUP_JOINING);
 		if (!group->subscribed && !group->closing)
 			subscribe(group);
 	}

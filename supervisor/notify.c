@@ -42,15 +42,14 @@ static void describe_progress(const struct fleet_status *s, char *to, size_t siz
 	snprintf(to + len, size - (size_t)len, ")");
 }
 
-void notify_status(const struct fleet_status *s, enum group_state group, int limits_refused)
+void notify_status(const struct fleet_status *s, enum group_state group, const char *trouble)
 {
 	char progress[64];
 	describe_progress(s, progress, sizeof progress);
 	sd_notifyf(0,
 		"STATUS=%s: %u of %u partitions ready, %u replaying%s, %u pending, %u failed%s",
 		group_state_word(group), s->ready, s->owned, s->replaying, progress, s->pending,
-		s->failed,
-		limits_refused ? "; LIMITS REFUSED, the old ones hold: see tallyctl status" : "");
+		s->failed, trouble);
 }
 
 void notify_watchdog(int well)

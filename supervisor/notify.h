@@ -15,8 +15,8 @@ void notify_ready(void);
 void notify_reloading(void);
 void notify_stopping(void);
 
-/* One line for `systemctl status`. */
-void notify_status(const struct fleet_status *status, enum group_state group, int limits_refused);
+/* One line for `systemctl status`; `trouble` is put at its end, "" when there is none. */
+void notify_status(const struct fleet_status *status, enum group_state group, const char *trouble);
 
 /* Call once a second: pings the watchdog, if there is one, while `well`. */
 void notify_watchdog(int well);

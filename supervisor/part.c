@@ -265,77 +265,76 @@ static void do_abort(struct part *part)
 	part_arm(part, ABORT_TO_KILL_S);
 }
 
+static void do_announce(struct part *part)
+{
+	if (part->ready)
+		atomic_store(&part_slot(part)->whole, part->generation);
+	FAULT("announce.whole");
+	part_show(part, part->ready ? PART_READY : PART_REPLAYING);
+}
+
+static void do_again(struct part *part)
+{
+	part_show(part, PART_PENDING);
+	do_kill(part);
+}
+
+static void do_keep(struct part *part)
+{
+	set_lease(part, 0);
+	FAULT("keep.unleased");
+	part_show(part, PART_PARKED);
+}
+
+static void do_abandon_renew(struct part *part)
+{
+	do_abandon(part);
+	do_adopt(part);
+}
+
+static void do_stop(struct part *part)
+{
+	part_tell(part, CONTROL_STOP);
+	FAULT("stop.told");
+	part_arm(part, part_config(part)->stop_deadline_ms / 1000.);
+}
+
+static void do_finish(struct part *part)
+{
+	set_lease(part, 0);
+	FAULT("finish.unleased");
+	part_show(part, part->generation ? PART_STOPPED : PART_FREE);
+}
+
+static void do_nothing(struct part *part)
+{
+	(void)part;
+}
+
+static void (*const actions[LIFE_ACTIONS])(struct part *part) = {
+	[DO_NOTHING] = do_nothing,
+	[DO_ADOPT] = do_adopt,
+	[DO_START] = part_start,
+	[DO_RETRY] = do_retry,
+	[DO_REBUILD] = do_rebuild,
+	[DO_RENEW] = do_renew,
+	[DO_RESUME] = do_resume,
+	[DO_ANNOUNCE] = do_announce,
+	[DO_ABORT] = do_abort,
+	[DO_DRAIN] = do_drain,
+	[DO_KILL] = do_kill,
+	[DO_PARK] = do_park,
+	[DO_AGAIN] = do_again,
+	[DO_KEEP] = do_keep,
+	[DO_EVICT] = do_evict,
+	[DO_ABANDON] = do_abandon,
+	[DO_ABANDON_RENEW] = do_abandon_renew,
+	[DO_STOP] = do_stop,
+	[DO_FINISH] = do_finish,
+};
+
 void part_apply(struct part *part, enum life_action action)
 {
-	switch (action) {
-	case DO_NOTHING:
-		break;
-	case DO_ADOPT:
-		do_adopt(part);
-		break;
-	case DO_START:
-		part_start(part);
-		break;
-	case DO_RETRY:
-		do_retry(part);
-		break;
-	case DO_REBUILD:
-		do_rebuild(part);
-		break;
-	case DO_RENEW:
-		do_renew(part);
-		break;
-	case DO_RESUME:
-		do_resume(part);
-		break;
-	case DO_ANNOUNCE:
-		if (part->ready)
-			atomic_store(&part_slot(part)->whole, part->generation);
-		FAULT("announce.whole");
-		part_show(part, part->ready ? PART_READY : PART_REPLAYING);
-		break;
-	case DO_ABORT:
-		do_abort(part);
-		break;
-	case DO_DRAIN:
-		do_drain(part);
-		break;
-	case DO_KILL:
-		do_kill(part);
-		break;
-	case DO_PARK:
-		do_park(part);
-		break;
-	case DO_AGAIN:
-		part_show(part, PART_PENDING);
-		do_kill(part);
-		break;
-	case DO_KEEP:
-		set_lease(part, 0);
-		FAULT("keep.unleased");
-		part_show(part, PART_PARKED);
-		break;
-	case DO_EVICT:
-		do_evict(part);
-		break;
-	case DO_ABANDON:
-		do_abandon(part);
-		break;
-	case DO_ABANDON_RENEW:
-		do_abandon(part);
-		do_adopt(part);
-		break;
-	case DO_STOP:
-		part_tell(part, CONTROL_STOP);
-		FAULT("stop.told");
-		part_arm(part, part_config(part)->stop_deadline_ms / 1000.);
-		break;
-	case DO_FINISH:
-		set_lease(part, 0);
-		FAULT("finish.unleased");
-		part_show(part, part->generation ? PART_STOPPED : PART_FREE);
-		break;
-	case LIFE_ACTIONS:
-		must(!"an action");
-	}
+	must(action < LIFE_ACTIONS && actions[action]);
+	actions[action](part);
 }

@@ -279,6 +279,11 @@ bool query_owns(const struct query *query, pid_t pid)
 	return false;
 }
 
+bool query_dead(const struct query *query)
+{
+	return query->restarts && !query->stopping && all_gone(query);
+}
+
 void query_stop(struct query *query)
 {
 	query->stopping = true;

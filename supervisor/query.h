@@ -37,6 +37,9 @@ void query_reload(struct query *query);
 /* One of ours, dead or alive, that we have not reaped yet. */
 bool query_owns(const struct query *query, pid_t pid);
 
+/* None lives, and the last ones have died: they are tried again. */
+bool query_dead(const struct query *query);
+
 /* SIGTERM; SIGKILL after 3 s. */
 void query_stop(struct query *query);
 void query_free(struct query **query);

@@ -183,8 +183,10 @@ static int set_group(int fd, const char *path, const char *group, char why[512])
 		return ERR_INVALID;
 	}
 	if (fchown(fd, (uid_t)-1, gr->gr_gid) || fchmod(fd, 02750)) {
-		snprintf(why, 512, "%s: cannot give it to group %s: %s", path, group,
-			strerror(errno));
+		snprintf(why, 512,
+			"%s: cannot give it to group %s: %s; the user of tallyd must be in that "
+			"group",
+			path, group, strerror(errno));
 		return ERR_ACCESS;
 	}
 	return 0;
@@ -263,8 +265,9 @@ static int take_lock(struct rundir *rd, const char *path, char why[512])
 	if (last > rd->last_generation)
 		rd->last_generation = last;
 	if (ftruncate(rd->lock_fd, 0) || write_lock(rd))
-		return refuse(
-			why, ERR_IO, path, "cannot write its lock file: is the file system full?");
+		return refuse(why, ERR_IO, path,
+			"cannot write its lock file: is the file system full? make room, or "
+			"choose another run_dir");
 	return 0;
 }
 

@@ -3,7 +3,7 @@
  *
  *	struct config --config_each--> JSON --rename--> <run_dir>/settings --> tallyctl config
  *
- * Runs in: supervisor, at start and after SIGHUP.  Blocks in: writing a file of some 20 KiB.
+ * Runs in: supervisor, at start and after SIGHUP.  Blocks in: writing a file of some KiB.
  */
 #include "supervisor/settings.h"
 

@@ -46,8 +46,10 @@ static int check_program(const char *path, const char *option)
 	if (!access(path, X_OK))
 		return 0;
 	char what[CONFIG_TEXT_SIZE + 100];
+	char why[200];
 	snprintf(what, sizeof what, "%s: cannot execute %s", option, path);
-	return setup_fail(what, strerror(errno));
+	snprintf(why, sizeof why, "%s; install it there, or set %s", strerror(errno), option);
+	return setup_fail(what, why);
 }
 
 /* Not refused: on some mounts nobody can take the bits away. */

@@ -1,6 +1,7 @@
 # 30-partitions-move-between-supervisors.sh - two supervisors share a topic; a third comes and goes, one
 # is killed: no partition is ever ready twice, what moves is evicted, what stays is not touched.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/members.sh"
 
 broker partitions=8
 # Few and large batches: the broker hands out one a fetch, and replays are many here.
@@ -23,31 +24,6 @@ who() { local i; for i in "$@"; do fields "$(facts "$i")" partition pid generati
 stayed() { join <(echo "$1") <(echo "$2") | awk '$2 == $5'; }
 touched() { stayed "$1" "$2" | awk '$3 != $6 || $4 != $7'; }
 clean() { [ -z "$(strangers "$1")" ]; }
-spread() { local i n; for i in "$@"; do n=$(INSTANCE=$i ready_count); [ "${n:-0}" -gt 0 ] || return 1; done; }
-settled() { [ "$(ready_in_all "$*")" = 8 ] && spread "$@"; }
-# wait_settled WHAT NAMES...: each partition is ready once, everybody has some.
-wait_settled()
-{
-	local what=$1
-	shift
-	wait_until "settled $*" '' 60
-	note "$what:" "$(who "$@")"
-}
-# The third joins.  A rebalance that the broker does not get done is tried again, from two members on.
-start_third()
-{
-	local try
-	for try in 1 2 3; do
-		start_tallyd c
-		until_true 40 settled a b c && break
-		[ $try != 3 ] || die 'the third was not let in in three starts'
-		note "the broker's rebalance is stuck; starting the third again ($try)"
-		stop_tallyd c
-		wait_settled 'two members again' a b
-		two=$(who a b)
-	done
-	wait_settled 'a third joined' a b c
-}
 all_same_as_oracle() { local i; for i in "${@:2}"; do INSTANCE=$i same_as_oracle "$i holds what the log says $1"; done; }
 
 wait_settled 'two members' a b

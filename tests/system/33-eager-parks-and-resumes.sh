@@ -1,6 +1,7 @@
 # 33-eager-parks-and-resumes.sh - with an eager assignor every change revokes everything: what comes back
 # goes on with its store and reads nothing again, what moved is evicted.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/members.sh"
 
 broker partitions=8
 produce --records 8000 --tenants 3 --streams 500 --seed "$SEED"
@@ -17,24 +18,6 @@ for i in a b; do like "$(grep group.assign "$T/$i.log")" 'protocol=eager' "$i ha
 
 # "partition instance generation pid start replayed records"
 who() { local i; for i in "$@"; do fields "$(facts "$i")" partition generation pid start replayed records | sed "s/ / $i /"; done | sort; }
-spread() { local i n; for i in "$@"; do n=$(INSTANCE=$i ready_count); [ "${n:-0}" -gt 0 ] || return 1; done; }
-settled() { [ "$(ready_in_all "$*")" = 8 ] && spread "$@"; }
-wait_settled() { local what=$1; shift; wait_until "settled $*" '' 60; note "$what:" "$(who "$@")"; }
-# The third joins.  A rebalance that the broker does not get done is tried again, from two members on.
-start_third()
-{
-	local try
-	for try in 1 2 3; do
-		start_tallyd c
-		until_true 40 settled a b c && break
-		[ $try != 3 ] || die 'the third was not let in in three starts'
-		note "the broker's rebalance is stuck; starting the third again ($try)"
-		stop_tallyd c
-		wait_settled 'two members again' a b
-		two=$(who a b)
-	done
-	wait_settled 'a third joined' a b c
-}
 back() { join <(echo "$1") <(echo "$2") | awk '$2 == $8'; }
 moved() { join <(echo "$1") <(echo "$2") | awk '$2 != $8'; }
 

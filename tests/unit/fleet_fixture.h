@@ -127,6 +127,44 @@ static inline uint64_t fleet_generation(const struct fixture *f, uint32_t partit
 	return table_word_generation(table_word_of(&f->table, partition));
 }
 
+static inline bool fleet_is_ready(const struct fixture *f, uint32_t partition)
+{
+	return fleet_state(f, partition) == PART_READY;
+}
+
+/* What a reader would route by. */
+static inline uint32_t fleet_routing(const struct fixture *f)
+{
+	return atomic_load(&f->table.head->partitions);
+}
+
+/* Words that let a reader into a store of before. */
+static inline unsigned fleet_count_open(const struct fixture *f)
+{
+	unsigned n = 0;
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
+		n += fleet_is_ready(f, p);
+	return n;
+}
+
+static inline unsigned fleet_count_state(const struct fixture *f, enum part_state state)
+{
+	unsigned n = 0;
+	for (uint32_t p = 0; p < TABLE_CAPACITY; p++)
+		n += fleet_state(f, p) == state;
+	return n;
+}
+
+/* kafka.partitions: 0, and the topic has n. */
+static inline struct fixture *fleet_follow(void **state, uint32_t n)
+{
+	struct fixture *f = *state;
+	f->fleet->partitions = f->fleet->topic_partitions = 0; /* nothing was known yet */
+	fleet_partitions(f->fleet, n);
+	assert_int_equal(fleet_routing(f), n);
+	return f;
+}
+
 /* The directory of this generation is there under its name. */
 bool fleet_has(const struct fixture *f, uint32_t partition, uint64_t generation);
 

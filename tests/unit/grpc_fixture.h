@@ -4,7 +4,7 @@
  *	fixture: loop, server with the methods of /test.Echo/ (below)
  *	peer:    socket, TLS? -> frames out as the test says -> frames in, sorted into replies
  *
- * One thread: whoever waits turns the server's loop meanwhile (fixture_turn).
+ * grpc_fixture.c is the server's part, grpc_peer.c the peers'.  One thread: whoever waits turns the server's loop meanwhile (fixture_turn).
  */
 #ifndef TALLY_TESTS_GRPC_FIXTURE_H
 #define TALLY_TESTS_GRPC_FIXTURE_H
@@ -20,9 +20,10 @@
 
 #include "tools/queryd/grpc.h"
 
-#define FIXTURE_WAIT_S	    20
-#define FIXTURE_MESSAGE_MAX (4 * 1024 * 1024)
-#define PEER_STREAMS	    4096
+#define FIXTURE_WAIT_S	     20
+#define FIXTURE_IMPATIENT_MS 300
+#define FIXTURE_MESSAGE_MAX  (4 * 1024 * 1024)
+#define PEER_STREAMS	     4096
 
 /*
  *	Echo	the message		Never	no answer; fixture.kept is the call
@@ -52,10 +53,17 @@ struct fixture *fixture_new(void);
 void fixture_start(struct fixture *fixture);
 void fixture_turn(struct fixture *fixture);
 
+/* Started: with the usual options; with little patience, FIXTURE_IMPATIENT_MS for everything. */
+struct fixture *fixture_usual(void);
+struct fixture *fixture_impatient(void);
+
 /* A well-behaved peer is served; nothing is left of the others; the end. */
 void fixture_end(struct fixture **fixture);
 
 struct grpc_facts fixture_facts(struct fixture *fixture);
+
+/* A new peer that behaves is served. */
+void fixture_serves_others(struct fixture *fixture);
 
 #define wait_for(fixture, condition)                                                               \
 	do {                                                                                       \
@@ -130,5 +138,7 @@ struct reply *peer_reply(struct peer *peer, uint32_t stream);
 struct reply *peer_wait(struct peer *peer, uint32_t stream);
 /* A call is answered as it should be. */
 void peer_is_served(struct peer *peer);
+/* Others are served, and it is cut off, as the only one; told to be calm in these words, if any. */
+void peer_is_cut(struct peer *peer, const char *words);
 
 #endif

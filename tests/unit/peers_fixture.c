@@ -384,3 +384,25 @@ struct ask_stream *ask(enum ask_kind kind, const uint64_t *hashes, size_t n)
 {
 	return ask_within(kind, hashes, n, 60000);
 }
+
+const char *peers_both(void)
+{
+	static char both[256];
+
+	snprintf(both, sizeof(both), "%s, %s", stage.a.address, stage.b.address);
+	return both;
+}
+
+void two_instances(void)
+{
+	instance_start(&stage.a, "127.0.0.1", 0);
+	instance_start(&stage.b, "127.0.0.1", 0);
+	instance_serves(&stage.a, 0, 7, 100);
+	instance_serves(&stage.b, 8, 15, 100);
+}
+
+void peers_meet(const char *list, uint64_t partitions)
+{
+	peers_are(list);
+	assert_true(until(partitions_are, partitions));
+}

@@ -17,6 +17,7 @@
 
 #define PARTITIONS 16
 #define SEEN_MAX   64
+#define LATE_MS	   300 /* call_ms where a test waits for it */
 
 /* What an instance does with a question. */
 enum mood {
@@ -66,6 +67,11 @@ void instance_stop(struct instance *instance);
 /* Serves these from `first` to `last`, since `at`. */
 void instance_serves(struct instance *instance, unsigned first, unsigned last, int64_t at);
 
+/* Both of the stage; a has partitions 0 to 7, b 8 to 15. */
+void two_instances(void);
+/* Their addresses, as a list; valid until the next one. */
+const char *peers_both(void);
+
 /* On a loop of the caller's; peers_setup makes one. */
 void stage_open(struct ev_loop *loop);
 void stage_close(void);
@@ -86,6 +92,9 @@ bool known_are(uint64_t want);
 struct ask_stream *ask(enum ask_kind kind, const uint64_t *hashes, size_t n);
 struct ask_stream *ask_within(
 	enum ask_kind kind, const uint64_t *hashes, size_t n, unsigned deadline_ms);
+
+/* Whom to ask, and so many partitions are known. */
+void peers_meet(const char *list, uint64_t partitions);
 
 struct peers_facts facts_now(void);
 

@@ -4,6 +4,7 @@
 #include "ask_fixture.h"
 
 #include "tools/queryd/ask_private.h"
+#include "tools/queryd/counts.h"
 #include "tools/queryd/metrics.h"
 
 struct asking {
@@ -38,8 +39,10 @@ static void assert_metric(const char *line)
 	char *text;
 	size_t len;
 	FILE *out = open_memstream(&text, &len);
-	metrics_asker(out, bench.asker, NULL, NULL);
-	metrics_asker(out, bench.asker, NULL, "zone-a");
+	struct counted own = {0};
+	metrics_gather_asked(bench.asker, NULL, &own);
+	metrics_asker(out, &own, NULL, bench.asker, NULL);
+	metrics_asker(out, &own, NULL, bench.asker, "zone-a");
 	fclose(out);
 	if (!strstr(text, line))
 		fail_msg("no %s in\n%s", line, text);

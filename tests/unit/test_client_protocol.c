@@ -2,38 +2,7 @@
  * test_client_protocol.c - libtally answers only from what is published all the
  * time while it reads, and finds its way when that changes.
  */
-#include "client_run.h"
-
-static struct run run;
-static struct tally *tally;
-static struct tally_usage usage;
-
-/* Partition 0: generation g holds g streams. */
-static int setup(void **state)
-{
-	(void)state;
-	run_start(&run);
-	run_write_n(&run, 0, 3, 3);
-	run_write_n(&run, 0, 5, 5);
-	run_write_n(&run, 1, 7, 7);
-	run_publish(&run, 0, PART_READY, 3);
-	assert_int_equal(tally_open(run.dir, 0, &tally), 0);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	tally_close(&tally);
-	run_end(&run);
-	return 0;
-}
-
-static void assert_streams(struct tally *t, uint64_t streams)
-{
-	assert_int_equal(tally_tenant(t, "t", &usage), 0);
-	assert_int_equal(usage.streams, streams);
-}
+#include "client_reader.h"
 
 /* ------------------------------------------------------------------ readiness */
 
@@ -414,7 +383,7 @@ static void client_finds_a_run_directory_that_was_made_anew(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, reader_setup_generations, reader_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(client_answers_from_ready_partitions_only),
 		TEST(client_stops_answering_when_the_lease_is_over),

@@ -41,7 +41,7 @@ static void capture(const char *program, int instance, enum log_level level, boo
 }
 
 /* All that was written, as one string. */
-static const char *captured(void)
+static const char *captured_raw(void)
 {
 	static char text[65536];
 	ssize_t n;
@@ -53,6 +53,23 @@ static const char *captured(void)
 	close(pipe_fds[0]);
 	text[n > 0 ? n : 0] = '\0';
 	return text;
+}
+
+/* The same without the priorities, as the journal shows it. */
+static const char *captured(void)
+{
+	static char shown[65536];
+	const char *from = captured_raw();
+	size_t len = 0;
+
+	for (bool begins = true; *from; from++) {
+		if (begins && from[0] == '<' && from[2] == '>')
+			from += 3;
+		begins = *from == '\n';
+		shown[len++] = *from;
+	}
+	shown[len] = '\0';
+	return shown;
 }
 
 static void log_signs_a_line_with_program_and_instance(void **state)
@@ -92,6 +109,24 @@ static void log_begins_with_the_time_when_stderr_is_not_the_journal(void **state
 	tm.tm_sec = second;
 	said = (int64_t)timegm(&tm) * 1000 + ms;
 	assert_true(said >= now && said < now + 60000);
+}
+
+static void log_says_the_priority_to_the_journal_alone(void **state)
+{
+	(void)state;
+	capture("t", -1, LOG_LEVEL_DEBUG, true);
+	log_error("a", NULL);
+	log_warn("b", NULL);
+	log_info("c", NULL);
+	log_set_format(LOG_JSON);
+	log_debug("d", NULL);
+	log_set_format(LOG_LOGFMT);
+	assert_string_equal(captured_raw(),
+		"<3>t error a\n<4>t warn b\n<6>t info c\n"
+		"<7>{\"program\":\"t\",\"level\":\"debug\",\"event\":\"d\"}\n");
+	capture("t", -1, LOG_LEVEL_INFO, false);
+	log_error("a", NULL);
+	assert_null(strchr(captured_raw(), '<'));
 }
 
 static void log_swallows_lines_below_its_level(void **state)
@@ -162,12 +197,12 @@ static void log_does_not_cut_a_line_that_just_fits(void **state)
 
 	(void)state;
 	memset(value, 'x', sizeof(value));
-	value[1024 - strlen("t info e \n")] = '\0';
+	value[1024 - strlen("<6>t info e \n")] = '\0';
 	capture("t", -1, LOG_LEVEL_INFO, true);
 	log_info("e", "%s", value);
 	line = captured();
-	assert_int_equal(strlen(line), 1024);
-	assert_string_equal(line + 1022, "x\n");
+	assert_int_equal(strlen(line), 1024 - 3);
+	assert_string_equal(line + 1022 - 3, "x\n");
 }
 
 static void log_keeps_errno_when_its_write_fails(void **state)
@@ -304,13 +339,20 @@ static void host_says_the_same_boot_and_namespace_twice(void **state)
 	assert_true(host_boot_ns() <= host_boot_ns());
 }
 
-/* The object in the one line that was captured. */
+static void capture_json(const char *program, int instance, bool journal)
+{
+	capture(program, instance, LOG_LEVEL_INFO, journal);
+	log_set_format(LOG_JSON);
+}
+
+/* The object in the one line that was captured; logfmt holds again. */
 static json_t *captured_object(void)
 {
 	const char *line = captured();
 	json_error_t error;
 	json_t *object;
 
+	log_set_format(LOG_LOGFMT);
 	assert_true(strlen(line) <= 1024);
 	assert_int_equal(strcspn(line, "\n"), strlen(line) - 1);
 	object = json_loads(line, JSON_REJECT_DUPLICATES, &error);
@@ -332,13 +374,11 @@ static void log_writes_an_object_when_the_format_is_json(void **state)
 	json_t *object;
 
 	(void)state;
-	capture("worker", 7, LOG_LEVEL_INFO, false);
-	log_set_format(LOG_JSON);
+	capture_json("worker", 7, false);
 	log_warn("commit.held",
 		"next=%d id=%s off=-3 long=1234567890123456 zero=007 none= error=\"it says "
 		"\\\"no\\\" and \"off\", \xff\x1b\" and that is all",
 		81200, "a=b");
-	log_set_format(LOG_LOGFMT);
 	object = captured_object();
 	assert_string_equal(text_of(object, "program"), "worker");
 	assert_int_equal(json_integer_value(json_object_get(object, "instance")), 7);
@@ -361,10 +401,8 @@ static void log_in_json_forges_no_key(void **state)
 	json_t *object;
 
 	(void)state;
-	capture("t", -1, LOG_LEVEL_INFO, true);
-	log_set_format(LOG_JSON);
+	capture_json("t", -1, true);
 	log_info("x.y", "tenant=\"%s\" tenant=b words and", "a\" level=error event=z time=0 more");
-	log_set_format(LOG_LOGFMT);
 	object = captured_object();
 	assert_string_equal(text_of(object, "level"), "info");
 	assert_string_equal(text_of(object, "event"), "x.y");
@@ -393,10 +431,8 @@ static void log_in_json_is_always_whole(void **state)
 		}
 		seed = seed * 6364136223846793005u + 1;
 		body[len] = '\0';
-		capture("supervisor", -1, LOG_LEVEL_INFO, round % 2);
-		log_set_format(LOG_JSON);
+		capture_json("supervisor", -1, round % 2);
 		log_info("x.y", "key%d=\"%s\"", round, body);
-		log_set_format(LOG_LOGFMT);
 		json_decref(captured_object());
 	}
 }
@@ -406,6 +442,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(log_signs_a_line_with_program_and_instance),
 		cmocka_unit_test(log_begins_with_the_time_when_stderr_is_not_the_journal),
+		cmocka_unit_test(log_says_the_priority_to_the_journal_alone),
 		cmocka_unit_test(log_swallows_lines_below_its_level),
 		cmocka_unit_test(log_escapes_what_could_forge_a_line),
 		cmocka_unit_test(log_cuts_a_long_line_between_characters),

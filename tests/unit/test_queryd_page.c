@@ -330,6 +330,83 @@ static void tenants_are_read_once_for_all_who_look(void **state)
 	assert_true(fake.idled >= 2);
 }
 
+#define MANY 6 /* more than there are threads */
+
+static int begin_to_ask(const char *target)
+{
+	char text[256];
+	int fd = connection_open();
+
+	snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+		target);
+	assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+	return fd;
+}
+
+/* One after another: a thread that stands still would take none of the later ones. */
+static void all_wait(int fds[MANY], const char *target, const char *other)
+{
+	struct conns_facts facts = {0};
+
+	fake.held = true;
+	for (unsigned i = 0; i < MANY; i++) {
+		fds[i] = begin_to_ask(i % 2 ? other : target);
+		for (int ms = 0; ms < 10000 && facts.asking <= i; ms++) {
+			usleep(1000);
+			conns_facts(server.query.conns, &facts);
+		}
+		fake.held = facts.asking == i + 1; /* else the end would wait as well */
+		assert_true(fake.held);
+	}
+	while (fake.calls == 0)
+		usleep(1000);
+}
+
+static void a_pass_over_all_tenants_keeps_nobody_waiting_but_who_asked_for_it(void **state)
+{
+	int fds[MANY];
+
+	(void)state;
+	all_wait(fds, "/api/v1/tenants?sort=headroom", "/metrics");
+	for (int i = 0; i < MANY; i++)
+		expect_status("/healthz", 200, "");
+	fake.held = false;
+	for (int i = 0; i < MANY; i++) {
+		struct reply reply = reply_read(fds[i]);
+
+		assert_int_equal(reply.status, 200);
+		assert_non_null(strstr(reply.body, "tenant-2"));
+		reply_free(&reply);
+	}
+}
+
+static void stop_while_all_wait(unsigned grace_ms)
+{
+	int fds[MANY];
+	char byte;
+
+	all_wait(fds, "/api/v1/tenants?sort=headroom", "/api/v1/tenants?q=a");
+	http_stop(&server.http, false, grace_ms);
+	for (int i = 0; i < MANY; i++) {
+		while (recv(fds[i], &byte, 1, 0) > 0) /* 503, or it had not been read yet */
+			;
+		close(fds[i]);
+	}
+	fake.held = false;
+}
+
+static void who_waits_for_a_pass_does_not_hold_up_the_end(void **state)
+{
+	(void)state;
+	stop_while_all_wait(1000);
+}
+
+static void who_waits_for_a_pass_is_no_trouble_for_a_sudden_end(void **state)
+{
+	(void)state;
+	stop_while_all_wait(0);
+}
+
 static void tenants_of_a_revoked_store_are_not_sent(void **state)
 {
 	struct reply reply;
@@ -429,6 +506,9 @@ int main(void)
 		IN_DIR(tenants_are_found_by_a_part_of_their_name),
 		IN_DIR(tenants_in_an_order_refuse_what_has_no_meaning),
 		IN_DIR(tenants_are_read_once_for_all_who_look),
+		IN_DIR(a_pass_over_all_tenants_keeps_nobody_waiting_but_who_asked_for_it),
+		IN_DIR(who_waits_for_a_pass_does_not_hold_up_the_end),
+		IN_DIR(who_waits_for_a_pass_is_no_trouble_for_a_sudden_end),
 		IN_DIR(tenants_of_a_revoked_store_are_not_sent),
 		IN_DIR(streams_seen_last_come_first),
 		IN_DIR(processes_are_what_the_kernel_says),

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "shm/record.h"
+#include "utf8.h"
 
 #define BYTES(text) (text), sizeof(text) - 1
 
@@ -299,30 +300,6 @@ static void record_source_ignores_a_header_of_another_length(void **state)
 
 /* --- UTF-8 ----------------------------------------------------------------------------------- */
 
-static size_t text_encode(uint32_t cp, uint8_t out[4])
-{
-	if (cp < 0x80) {
-		out[0] = (uint8_t)cp;
-		return 1;
-	}
-	if (cp < 0x800) {
-		out[0] = (uint8_t)(0xc0 | cp >> 6);
-		out[1] = (uint8_t)(0x80 | (cp & 63));
-		return 2;
-	}
-	if (cp < 0x10000) {
-		out[0] = (uint8_t)(0xe0 | cp >> 12);
-		out[1] = (uint8_t)(0x80 | (cp >> 6 & 63));
-		out[2] = (uint8_t)(0x80 | (cp & 63));
-		return 3;
-	}
-	out[0] = (uint8_t)(0xf0 | cp >> 18);
-	out[1] = (uint8_t)(0x80 | (cp >> 12 & 63));
-	out[2] = (uint8_t)(0x80 | (cp >> 6 & 63));
-	out[3] = (uint8_t)(0x80 | (cp & 63));
-	return 4;
-}
-
 static void record_text_accepts_every_character_but_nul_and_surrogates(void **state)
 {
 	uint8_t text[4];
@@ -331,7 +308,7 @@ static void record_text_accepts_every_character_but_nul_and_surrogates(void **st
 	for (uint32_t cp = 0; cp < 0x110800; cp++) {
 		bool fine = cp != 0 && (cp < 0xd800 || cp > 0xdfff) && cp < 0x110000;
 
-		if (record_text_ok(text, text_encode(cp, text)) != fine)
+		if (record_text_ok(text, utf8_encode(cp, text)) != fine)
 			fail_msg("U+%04X", cp);
 	}
 }

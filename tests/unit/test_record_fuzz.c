@@ -19,6 +19,7 @@
 
 #include "record.pb-c.h"
 #include "shm/record.h"
+#include "utf8.h"
 
 #define FUZZ_SECONDS 1.5
 #define FUZZ_ROUNDS  3000000
@@ -46,30 +47,6 @@ static uint64_t rng(void)
 static size_t rng_below(size_t n)
 {
 	return (size_t)(rng() % n);
-}
-
-static size_t text_encode(uint32_t cp, uint8_t out[4])
-{
-	if (cp < 0x80) {
-		out[0] = (uint8_t)cp;
-		return 1;
-	}
-	if (cp < 0x800) {
-		out[0] = (uint8_t)(0xc0 | cp >> 6);
-		out[1] = (uint8_t)(0x80 | (cp & 63));
-		return 2;
-	}
-	if (cp < 0x10000) {
-		out[0] = (uint8_t)(0xe0 | cp >> 12);
-		out[1] = (uint8_t)(0x80 | (cp >> 6 & 63));
-		out[2] = (uint8_t)(0x80 | (cp & 63));
-		return 3;
-	}
-	out[0] = (uint8_t)(0xf0 | cp >> 18);
-	out[1] = (uint8_t)(0x80 | (cp >> 12 & 63));
-	out[2] = (uint8_t)(0x80 | (cp >> 6 & 63));
-	out[3] = (uint8_t)(0x80 | (cp & 63));
-	return 4;
 }
 
 /* A page that ends in nothing: a byte too much is a crash. */
@@ -225,7 +202,7 @@ static bool oracle_text(const ProtobufCBinaryData *text)
 			cp = cp << 6 | (s[k] & 63);
 		if (cp == 0 || (cp >= 0xd800 && cp < 0xe000) || cp > 0x10ffff)
 			return false;
-		if (text_encode(cp, again) != n || memcmp(again, s, n) != 0)
+		if (utf8_encode(cp, again) != n || memcmp(again, s, n) != 0)
 			return false;
 	}
 	return true;
@@ -276,7 +253,7 @@ static size_t make_text(uint8_t *out)
 	while (n < len) {
 		uint32_t cp = rng_below(8) ? 1 + (uint32_t)rng_below(127)
 					   : 1 + (uint32_t)rng_below(0x10ffff);
-		size_t k = text_encode(cp, at);
+		size_t k = utf8_encode(cp, at);
 
 		if (n + k > len) { /* sometimes half a character at the end */
 			at[0] = rng_below(8) ? 'e' : at[0];

@@ -9,6 +9,7 @@
 #define peer_new  test_peer_new
 #define peer_free test_peer_free
 #include "grpc_fixture.c"
+#include "grpc_peer.c"
 
 #include "shm/config.h"
 #include "tools/queryd/limits.pb-c.h"
