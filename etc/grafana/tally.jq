@@ -77,8 +77,8 @@ def sections:
 def section($title; $panels): {title: $title, panels: $panels};
 
 def variable($name; $heading; $query; $multi):
-	{name: $name, label: $heading, type: "query", datasource: source, query: {query: $query, refId: $name}, definition: $query,
-		refresh: 2, sort: 3, multi: $multi, includeAll: $multi, allValue: (if $multi then ".*" else null end),
+	{name: $name, label: $heading, type: "query", datasource: source,
+		query: {qryType: 1, query: $query, refId: "PrometheusVariableQueryEditor-VariableQuery"}, refresh: 2, sort: 3, multi: $multi, includeAll: $multi, allValue: (if $multi then ".*" else null end),
 		current: (if $multi then {selected: true, text: ["All"], value: ["$__all"]} else {} end), hide: 0, options: [], regex: ""};
 
 # --- the dashboard --------------------------------------------------------------------------------
@@ -86,10 +86,10 @@ def variable($name; $heading; $query; $multi):
 {
 	title: "Tally", uid: "tally", tags: ["tally", "kafka"], schemaVersion: 36, version: 1, editable: true, graphTooltip: 1,
 	description: "Partitions, replay, admissions and tenants of Tally. Metrics: man tally-metrics; alerts: tally.rules.yaml.",
-	time: {from: "now-1h", to: "now"}, refresh: "30s", timezone: "", fiscalYearStartMonth: 0, liveNow: false, style: "dark",
+	time: {from: "now-1h", to: "now"}, refresh: "30s", timezone: "", fiscalYearStartMonth: 0, liveNow: false,
 	annotations: {list: []}, links: [], id: null,
 	templating: {list: [
-		{name: "datasource", label: "Data source", type: "datasource", query: "prometheus", current: {}, hide: 0, includeAll: false,
+		{name: "datasource", label: "Data source", type: "datasource", query: "prometheus", current: {text: "", value: ""}, hide: 0, includeAll: false,
 			multi: false, options: [], refresh: 1, regex: ""},
 		variable("instance"; "Instance"; "label_values(tally_up, instance)"; true),
 		variable("partition"; "Partition"; "label_values(tally_partition_ready{instance=~\"$instance\"}, partition)"; true)

@@ -106,7 +106,7 @@ if grep -q 'landlock=yes' "$T/a.log"; then
 fi
 stop_tallyd
 is $? 0 'it stops in order'
-is "$(ls "$(run_dir)" | grep -c '^query\.')" 0 '... and takes its addresses back'
+is "$(ls "$(run_dir)" | grep -cE '^query\.(http|grpc)')" 0 '... and takes its addresses back'
 
 # On demand it is not.
 start_tallyd supervisor.confine=false
@@ -116,6 +116,6 @@ is "$(threads Seccomp)" 0 'supervisor.confine: false'
 is "$(grep -c 'info confine.off why="supervisor.confine is false"' "$T/a.log")" 3 '... is said by each'
 stop_tallyd
 is $? 0 '... it stops in order, too'
-is "$(ls "$(run_dir)" | grep -c '^query\.')" 0 '... and takes its addresses back'
+is "$(ls "$(run_dir)" | grep -cE '^query\.(http|grpc)')" 0 '... and takes its addresses back'
 rm -rf "$D"
 done_testing

@@ -1,7 +1,9 @@
 # 55-prometheus-reads-it-all.sh - a real Prometheus scrapes a running Tally: every expression of the alerts and
-# of the dashboard is evaluated by it, without an error and with data where there has to be some.
+# of the dashboard is evaluated by it, without an error and with data where there has to be some.  And by
+# etc/prometheus/scrape.yaml as it stands, through TLS and with a token.
 # broker: embedded (any will do)
 . "$(dirname "$0")/ask.sh"
+. tests/kafka/certs.sh
 
 RULES=etc/prometheus/tally.rules.yaml
 DASHBOARD=etc/grafana/tally.json
@@ -13,8 +15,8 @@ done
 # --- without a Tally ------------------------------------------------------------------------------
 
 ok 'the alerts are rules that Prometheus takes' promtool check rules "$RULES"
-ok 'so is the example of a configuration, with what is in comments' \
-	eval 'promtool check config --syntax-only etc/prometheus/scrape.yaml && sed -E "s/# (scheme|tls_config|authorization):/\1:/" etc/prometheus/scrape.yaml >"$T/scrape.yaml" && promtool check config --syntax-only "$T/scrape.yaml" && grep -q "^    authorization:" "$T/scrape.yaml"'
+ok 'so is the example of a configuration' \
+	promtool check config --syntax-only etc/prometheus/scrape.yaml
 ok 'each alert fires when it has to, and only then' promtool test rules tests/prometheus/alerts.test.yaml
 jq -n -f etc/grafana/tally.jq >"$T/dashboard.json"
 same "$DASHBOARD" "$T/dashboard.json" 'the dashboard is what etc/grafana/tally.jq makes'
@@ -22,6 +24,15 @@ is "$(jq -r '[.panels[].id] | (length) - (unique | length)' "$DASHBOARD")" 0 'it
 is "$(jq -r '.panels[] | select(.type != "row" and ((.targets | length) == 0 or .description == "")) | .title' "$DASHBOARD")" '' \
 	'each of them asks for something and says what it is'
 is "$(jq -r '[.templating.list[].name] | join(" ")' "$DASHBOARD")" 'datasource instance partition' 'it has its variables'
+
+# With what Grafana publishes of its own schema: a key that it does not know, a word that is none, a lack.
+if modules=$(bash tests/npm.sh tests/grafana @grafana/schema 2>"$T/npm.txt"); then
+	is "$(node tests/grafana/check.mjs "$modules" "$DASHBOARD" "$T" 2>&1)" '' "it is one by Grafana's schema, of version 10 and of 13"
+	jq '.panels[1].options.colorMode = "crayon"' "$DASHBOARD" >"$T/wrong.json"
+	like "$(node tests/grafana/check.mjs "$modules" "$T/wrong.json" "$T" 2>&1)" 'Grafana 13: panel "Instances", options: .*crayon' 'which finds what is wrong'
+else
+	skip "the dashboard against Grafana's schema: $(cat "$T/npm.txt")"
+fi
 
 # --- a Tally with something to show ---------------------------------------------------------------
 
@@ -50,10 +61,16 @@ scrape_configs:
   - {job_name: tally, static_configs: [{targets: ['$(http_address)']}]}
 EOF
 ok 'the configuration is one' promtool check config "$T/prometheus.yaml"
-spawn prometheus prometheus --config.file="$T/prometheus.yaml" --storage.tsdb.path="$T/tsdb" --web.listen-address=127.0.0.1:0
-listens() { sed -n 's/.*msg="Listening on" address=\(127[0-9.:]*\).*/\1/p' "$T/prometheus.log"; }
-wait_until listens '[0-9]'
-PROMETHEUS=$(listens)
+# prometheus_with CONFIG NAME: pid in $SCRAPER, its address in $PROMETHEUS.
+listens() { sed -n 's/.*msg="Listening on" address=\(127[0-9.:]*\).*/\1/p' "$T/$1.log"; }
+prometheus_with()
+{
+	spawn "$2" prometheus --config.file="$1" --storage.tsdb.path="$T/tsdb-$2" --web.listen-address=127.0.0.1:0
+	SCRAPER=$PID
+	wait_until "listens $2" '[0-9]'
+	PROMETHEUS=$(listens "$2")
+}
+prometheus_with "$T/prometheus.yaml" prometheus
 api() { curl -sS --max-time 20 -G "http://$PROMETHEUS/api/v1/$1" "${@:2}"; }
 query() { api query --data-urlencode "query=$1"; }
 value() { query "$1" | jq -r '.data.result[0].value[1] // "none"'; }
@@ -146,4 +163,50 @@ eventually 'a tallyd that hangs is noticed by an alert' "value 'ALERTS{alertname
 like "$(api alerts | jq -r '.data.alerts[] | select(.labels.alertname == "TallyGone") | .annotations.summary')" "^tallyd on $(http_address) does not run" 'which says of whom it speaks'
 kill -CONT "${TALLYD[a]}"
 eventually 'and is over when it goes on' "samples 'ALERTS{alertname=\"TallyGone\"}'" '^0$' 30
+end "$SCRAPER"
+stop_tallyd
+
+# --- through TLS, with a token --------------------------------------------------------------------
+
+make_certs secret
+token() { openssl rand -hex 32; }
+hash_of() { printf 'sha256:'; printf %s "$1" | sha256sum | cut -d ' ' -f 1; }
+SCRAPES=$(token) ASKS=$(token)
+printf '%s metrics\n%s ask\n' "$(hash_of "$SCRAPES")" "$(hash_of "$ASKS")" >"$T/tokens"
+show() { (umask 077; echo "$1" >"$T/shown.new") && mv "$T/shown.new" "$T/tally.token"; } # Prometheus reads it at each scrape
+show "$SCRAPES"
+start_tallyd s query.tokens_file="$T/tokens" query.http_tls_cert="$T/tls/server.pem" query.http_tls_key="$T/tls/server.key"
+wait_ready 4
+wait_until http_address '[0-9]'
+
+# sample NAME CA: the example, with what is in comments, for this machine; nothing else is in it.
+sample()
+{
+	sed -E "s/# (scheme|tls_config|authorization):/\\1:/; s,127\.0\.0\.1:3100,$(http_address),; s/(scrape_interval:) 15s/\\1 1s/
+		s,/etc/prometheus/tally-ca.crt,$T/tls/$2.pem,; s,/etc/prometheus/tally.token,$T/tally.token,; s,tally.rules.yaml\$,$PWD/$RULES," \
+		etc/prometheus/scrape.yaml >"$T/$1.yaml"
+}
+target() { api targets | jq -r ".data.activeTargets[0] | \"\(.scrapeUrl) \(.health) \(.lastError)\""; }
+sample stranger other-ca
+sample secure ca
+ok 'the example with what is in comments is a configuration, files and all' promtool check config "$T/secure.yaml"
+is "$(grep -cE '^    (scheme|tls_config|authorization):' "$T/secure.yaml")" 3 'and asks for TLS and a token'
+
+prometheus_with "$T/secure.yaml" secure
+eventually 'Prometheus scrapes over TLS, with a token' target "^https://$(http_address)/metrics up \$" 20
+is "$(value 'tally_up')/$(value 'tally_access_tokens')" 1/2 'and reads what is there'
+ask_http() { curl -sS --cacert "$T/tls/ca.pem" -o /dev/null -w '%{http_code}' "https://$(http_address)/metrics" "$@"; }
+is "$(ask_http)/$(ask_http -H "Authorization: Bearer $ASKS")" 401/403 'others do not'
+eventually 'which it is told, too' "value 'tally_access_refused_total{protocol=\"http\",reason=\"no_token\"}'" '^1$' 10
+show "$ASKS"
+eventually 'a token that may not is refused' target 'down .*403 Forbidden' 20
+show nonsense
+eventually 'so is one that nobody knows' target 'down .*401 Unauthorized' 20
+show "$SCRAPES"
+eventually 'with the right one it goes on' target ' up $' 20
+end "$SCRAPER"
+
+prometheus_with "$T/stranger.yaml" stranger
+eventually 'with the authority of somebody else it shows its token to nobody' target 'down .*(x509|certificate)' 20
+end "$SCRAPER"
 done_testing

@@ -25,7 +25,7 @@ void answer_clear(struct answer *answer)
 unsigned answer_status_at(unsigned index)
 {
 	static const unsigned status[ANSWER_STATUSES] = {
-		200, 304, 400, 401, 403, 404, 405, 413, 415, 500, 503};
+		200, 304, 400, 401, 403, 404, 405, 413, 415, 421, 500, 503};
 
 	return index < ANSWER_STATUSES ? status[index] : 0;
 }
@@ -129,6 +129,18 @@ bool question_allowed(
 	else
 		answer_error(answer, 401, "unauthenticated", "%s", access_words(verdict));
 	return false;
+}
+
+int question_ranked(struct question *question)
+{
+	struct ranking *ranking = question->query->ranking;
+
+	if (ranking == NULL)
+		return 0;
+	if (question->pass_no != NULL)
+		return ranking_begin(ranking, question->pass_no) ? 0 : ANSWER_LATER;
+	ranking_wait(ranking);
+	return 0;
 }
 
 struct posted *question_posted(struct question *question, struct answer *answer)

@@ -4,7 +4,8 @@
  * An answer is built whole in memory, checked (seat_still_valid), and sent.
  * The functions that build one return 0 (it is built; an error that the
  * client made is an answer too), a TALLY_E* to be answered by answer_failure,
- * or ANSWER_AGAIN: what was read does not fit together, read it again.
+ * or ANSWER_AGAIN: what was read does not fit together, read it again;
+ * or ANSWER_LATER: when the ranking of tenants has been made (question_ranked).
  */
 #ifndef TALLY_QUERYD_ANSWER_H
 #define TALLY_QUERYD_ANSWER_H
@@ -19,6 +20,7 @@
 #include "ask.h"
 #include "body.h"
 #include "conns.h"
+#include "origin.h"
 #include "ranking.h"
 #include "request.h"
 #include "seats.h"
@@ -27,10 +29,14 @@
 #include "shm/tally.h"
 
 #define ANSWER_AGAIN 1
+#define ANSWER_LATER 2
 
 #define ANSWER_ROUTES_MAX 24
-#define ANSWER_STATUSES	  11
+#define ANSWER_STATUSES	  12
 #define ANSWER_ETAG_SIZE  24
+
+struct counts;
+struct counted;
 
 /* What lives as long as the process. */
 struct query {
@@ -48,6 +54,7 @@ struct query {
 	_Atomic uint64_t rebuilt; /* answers built again because a partition left meanwhile */
 	_Atomic size_t bodies;	  /* bytes of request bodies that are held */
 	struct access *access;	  /* NULL: everybody may ask everything */
+	struct origin_rules origins;
 	/*
 	 * asker_submit: asks, and waits for the answer until the question's deadline.  0: every
 	 * stream has its result; else a TALLY_E*.  NULL: no questions that write are taken.
@@ -56,9 +63,14 @@ struct query {
 	struct asker *asker;
 	_Atomic unsigned asking;   /* threads that wait for an answer of it */
 	struct services *services; /* gRPC; NULL: none */
-	/* metrics_asker, or NULL: nothing of these two is in /metrics. */
-	void (*ask_metrics)(
-		FILE *out, struct asker *asker, struct services *services, const char *loki_zone);
+	/*
+	 * What all query processes have counted, and where answers are counted in it; NULL: none,
+	 * then they are counted in `answers`.
+	 */
+	struct counts *counts;
+	_Atomic uint64_t (*counted)[ANSWER_STATUSES];
+	/* asker_counted, or NULL: nothing of these two is in /metrics. */
+	void (*gather)(struct asker *asker, struct services *services, struct counted *own);
 };
 
 struct question {
@@ -69,6 +81,7 @@ struct question {
 	const char *authorization; /* the header; NULL = none */
 	const char *if_none_match; /* the same */
 	int fd;			   /* the connection's, for the log */
+	uint64_t *pass_no;	   /* that it waits for; NULL: it waits in question_ranked */
 };
 
 struct answer {
@@ -105,6 +118,9 @@ void answer_not_ready(struct answer *answer, const struct tally_basis *basis);
  */
 bool question_allowed(
 	const struct question *question, unsigned needs, const char *tenant, struct answer *answer);
+
+/* For what reads the ranking of tenants: 0: it can be read; ANSWER_LATER. */
+int question_ranked(struct question *question);
 
 /* The question in the body; NULL: the answer is an error already. */
 struct posted *question_posted(struct question *question, struct answer *answer);

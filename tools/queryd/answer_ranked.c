@@ -5,7 +5,7 @@
  *
  * What it says is up to some seconds old (as_of_ms): see ranking.h.
  *
- * Runs in: queryd, any thread.  Blocks in: ranking_read.
+ * Runs in: queryd, any thread.  Blocks in: nowhere.
  */
 #include "answer.h"
 
@@ -107,6 +107,9 @@ int answer_ranked(struct question *question, const struct request_page *page, st
 
 	if (!understood(page, &ask, answer))
 		return 0;
+	err = question_ranked(question);
+	if (err != 0)
+		return err;
 	rows = calloc(ask.rows, sizeof(*rows));
 	if (rows == NULL)
 		return TALLY_ENOMEM;
@@ -120,5 +123,5 @@ int answer_ranked(struct question *question, const struct request_page *page, st
 		ranked_json(answer, &ask, rows, n, &facts);
 	}
 	free(rows);
-	return err;
+	return err == RANKING_LEFT ? ANSWER_AGAIN : err;
 }

@@ -178,9 +178,9 @@ static void refuse_at_once(struct asker *asker, struct ask *ask)
 	struct ask_work nothing = {.asker = asker};
 	for (size_t i = 0; i < ask->n; i++)
 		ask->streams[i].result = ASK_FAILED;
-	ask_count(&asker->count.questions[ask->kind], 1);
-	ask_count(&asker->count.streams[ask->kind][ASK_FAILED], ask->n);
-	ask_count(&asker->count.refused, 1);
+	ask_count(&asker->count->questions[ask->kind], 1);
+	ask_count(&asker->count->streams[ask->kind][ASK_FAILED], ask->n);
+	ask_count(&asker->count->refused, 1);
 	struct ask_work *before = asker->finishing;
 	asker->finishing = &nothing;
 	ask->done(ask);
@@ -203,8 +203,8 @@ int ask_begin(struct asker *asker, struct ask *ask)
 		ask->private = NULL;
 		return TALLY_EINVALID;
 	}
-	ask_count(&asker->count.questions[ask->kind], 1);
-	ask_count(&asker->count.under_way, 1);
+	ask_count(&asker->count->questions[ask->kind], 1);
+	ask_count(&asker->count->under_way, 1);
 	ask_set_all(work, ASK_FAILED);
 	ev_init(&work->deadline, deadline_came);
 	work->deadline.data = work;
@@ -250,7 +250,7 @@ static void queue_touches(struct ask_work *work)
 				asked->result = ASK_FAILED;
 		}
 	}
-	ask_count(&work->asker->count.from_map, known);
+	ask_count(&work->asker->count->from_map, known);
 }
 
 /* What stands on a partition that is not ready any more is not given. */
@@ -297,12 +297,12 @@ static void count_answer(struct ask_work *work)
 	if (work->ask->kind == ASK_EXCEEDS)
 		refusals_add(asker->accepted, work->ask->tenant, bytes, 0);
 	for (unsigned i = 0; i < 4; i++)
-		ask_count(&asker->count.streams[work->ask->kind][i], results[i]);
+		ask_count(&asker->count->streams[work->ask->kind][i], results[i]);
 	while (bucket < ASKER_LATENCIES && ns > asker_latency_ns(bucket))
 		bucket++;
-	ask_count(&asker->count.latency[bucket], 1);
-	ask_count(&asker->count.latency_ns, ns);
-	ask_count(&asker->count.under_way, UINT64_MAX);
+	ask_count(&asker->count->latency[bucket], 1);
+	ask_count(&asker->count->latency_ns, ns);
+	ask_count(&asker->count->under_way, UINT64_MAX);
 }
 
 static void finish(struct ask_work *work)
@@ -382,7 +382,7 @@ void ask_cancel(struct asker *asker, struct ask *ask)
 	stop_reading(work);
 	if (work->ready)
 		drop_ready(work);
-	ask_count(&asker->count.under_way, UINT64_MAX);
+	ask_count(&asker->count->under_way, UINT64_MAX);
 	ask_give_work(work);
 	ask_settle(asker);
 }

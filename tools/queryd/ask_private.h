@@ -138,11 +138,8 @@ struct asker {
 	struct admit_question question;
 	struct admit_stream streams[ADMIT_STREAMS_MAX];
 	uint8_t packed[ADMIT_MESSAGE_MAX];
-	/* Written by its thread alone. */
-	struct {
-		_Atomic uint64_t questions[2], streams[2][4], from_map, under_way, refused;
-		_Atomic uint64_t latency[ASKER_LATENCIES + 1], latency_ns;
-	} count;
+	struct ask_counts *count; /* written by its thread alone; asker_count_in */
+	struct ask_counts own_count;
 	struct asker_thread *thread; /* asker.c */
 };
 

@@ -346,6 +346,7 @@ struct asker *asker_new(const char *run_dir)
 	asker->touches = touches_new(asker->links);
 	asker->refusals = refusals_new();
 	asker->accepted = refusals_new();
+	asker->count = &asker->own_count;
 	thread->asker = asker;
 	pthread_mutex_init(&thread->lock, NULL);
 	pthread_cond_init(&thread->done, NULL);
@@ -359,6 +360,14 @@ struct asker *asker_new(const char *run_dir)
 	thread->tick.data = asker;
 	ev_timer_start(asker->loop, &thread->tick);
 	return asker;
+}
+
+void asker_count_in(struct asker *asker, struct ask_counts *counts, struct refusals_rows *refused,
+	struct refusals_rows *accepted)
+{
+	asker->count = counts;
+	must(refusals_keep_in(asker->refusals, refused));
+	must(refusals_keep_in(asker->accepted, accepted));
 }
 
 struct ev_loop *asker_loop(struct asker *asker)
@@ -469,7 +478,7 @@ bool asker_alive(struct asker *asker)
 	return !tally_instance(asker->tally, &instance) && instance.alive;
 }
 
-#define COPY(field) facts->field = atomic_load_explicit(&asker->count.field, memory_order_relaxed)
+#define COPY(field) facts->field = atomic_load_explicit(&asker->count->field, memory_order_relaxed)
 
 void asker_facts(struct asker *asker, struct asker_facts *facts)
 {

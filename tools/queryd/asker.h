@@ -12,6 +12,7 @@
 #define TALLY_QUERYD_ASKER_H
 
 #include <ev.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,6 +30,22 @@ struct asker *asker_new(const char *run_dir);
 
 /* For what shall run in its thread (the gRPC server): to be set up before asker_start. */
 struct ev_loop *asker_loop(struct asker *asker);
+
+/*
+ * Counts there instead of in memory of its own, for metrics of others to see; before asker_start.
+ * What they have is gone on from; they are kept.
+ */
+struct ask_counts {
+	_Atomic uint64_t questions[2];	/* by enum ask_kind */
+	_Atomic uint64_t streams[2][4]; /* and by enum ask_result */
+	_Atomic uint64_t from_map;	/* see struct asker_facts */
+	_Atomic uint64_t under_way;
+	_Atomic uint64_t refused;
+	_Atomic uint64_t latency[ASKER_LATENCIES + 1];
+	_Atomic uint64_t latency_ns;
+};
+void asker_count_in(struct asker *asker, struct ask_counts *counts, struct refusals_rows *refused,
+	struct refusals_rows *accepted);
 
 /* Starts the thread, deaf to signals.  false: there can be no more threads. */
 bool asker_start(struct asker *asker);

@@ -4,8 +4,9 @@
  *	target -> begin_request -> (body: kept for a POST) -> respond -> completed
  *	                                               |
  *	  may he? route -> seat -> build -> seat_still_valid -> MHD_queue_response
- *	                             ^            | no, 3 times: 503
- *	                             '------------'
+ *	                             ^  |         | no, 3 times: 503
+ *	                             '--|---------'
+ *	           ^-- ranking_wake ----' later: the connection sleeps, not its thread
  *
  * A daemon of the library keeps the certificate that it was started with: for a
  * new one a second daemon takes over the listening socket, and the first ends
@@ -39,6 +40,7 @@
 #include "shm/log.h"
 
 #define TRIES	    3
+#define LATER_MAX   3
 #define RETIRED_MAX 4
 
 /* A daemon of the library, with what it was started with: it knows no other certificate. */
@@ -54,6 +56,7 @@ struct http {
 	struct query *query;
 	struct http_tls_files files;
 	struct server *now, *retired[RETIRED_MAX];
+	_Atomic bool stopping; /* nobody may sleep any more */
 };
 
 /* One request, from its first line to the last byte of its answer. */
@@ -64,6 +67,9 @@ struct asked {
 	bool posts;	/* a POST where one is taken: its body is kept */
 	bool allowed;	/* the token was looked at when the headers were there */
 	struct body body;
+	unsigned later;	  /* so often it has slept */
+	uint64_t pass_no; /* ... until this one of the ranking */
+	struct ranking_waiter waiter;
 };
 
 static struct conn *conn_of(struct MHD_Connection *connection)
@@ -91,6 +97,7 @@ static struct question question_of(
 		.authorization = header(connection, MHD_HTTP_HEADER_AUTHORIZATION),
 		.if_none_match = header(connection, MHD_HTTP_HEADER_IF_NONE_MATCH),
 		.fd = info == NULL ? -1 : info->connect_fd,
+		.pass_no = &asked->pass_no,
 	};
 }
 
@@ -138,7 +145,7 @@ static bool refused(const struct question *question, const struct route *route, 
 	return true;
 }
 
-/* One try.  0: built; ANSWER_AGAIN. */
+/* One try.  0: built; ANSWER_AGAIN, ANSWER_LATER. */
 static int build(struct question *question, struct asked *asked, const char *method,
 	const struct route **route, struct answer *answer)
 {
@@ -163,7 +170,7 @@ static int build(struct question *question, struct asked *asked, const char *met
 			err = (*route)->answer(question, answer);
 	}
 	request_free(&request);
-	if (err != 0 && err != ANSWER_AGAIN) {
+	if (err != 0 && err != ANSWER_AGAIN && err != ANSWER_LATER) {
 		answer_failure(answer, query, err);
 		err = 0;
 	}
@@ -186,11 +193,18 @@ static void page_headers(struct MHD_Response **response, const struct answer *an
 	add_header(response, MHD_HTTP_HEADER_ETAG, answer->etag);
 	add_header(response, "Referrer-Policy", "no-referrer");
 	add_header(response, "Cross-Origin-Opener-Policy", "same-origin");
-	add_header(response, "Cross-Origin-Resource-Policy", "same-origin");
 	add_header(response, "Content-Security-Policy",
 		"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
 		"img-src 'self' data:; base-uri 'none'; form-action 'none'; "
 		"frame-ancestors 'none'");
+}
+
+/* Of the API: it is no page, and in no page. */
+static void data_headers(struct MHD_Response **response)
+{
+	add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	add_header(
+		response, "Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'");
 }
 
 /* Takes the answer's body. */
@@ -206,7 +220,8 @@ static struct MHD_Response *response_of(const struct route *route, struct answer
 	if (answer->etag[0] != '\0')
 		page_headers(&response, answer);
 	else
-		add_header(&response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+		data_headers(&response);
+	add_header(&response, "Cross-Origin-Resource-Policy", "same-origin");
 	add_header(&response, "X-Content-Type-Options", "nosniff");
 	add_header(&response, MHD_HTTP_HEADER_SERVER, "tally-queryd/" QUERYD_VERSION);
 	if (answer->status == 405)
@@ -221,7 +236,10 @@ static struct MHD_Response *response_of(const struct route *route, struct answer
 
 static void count(struct query *query, const struct route *route, unsigned status)
 {
-	atomic_fetch_add(&query->answers[route_index(route)][answer_status_index(status)], 1);
+	_Atomic uint64_t(*answers)[ANSWER_STATUSES] =
+		query->counted != NULL ? query->counted : query->answers;
+
+	atomic_fetch_add(&answers[route_index(route)][answer_status_index(status)], 1);
 }
 
 /* Queues it when everything that it stands on still holds.  false: it does not. */
@@ -241,23 +259,54 @@ static bool queue(struct MHD_Connection *connection, struct seat *seat, const st
 	return valid;
 }
 
-static enum MHD_Result respond(struct query *query, struct MHD_Connection *connection,
+static void wake(void *connection)
+{
+	MHD_resume_connection(connection);
+}
+
+/* The connection sleeps until the ranking has been made; then it is as if it had just asked. */
+static enum MHD_Result sleep_until_ranked(
+	struct http *http, struct MHD_Connection *connection, struct asked *asked)
+{
+	struct ranking *ranking = http->query->ranking;
+
+	asked->later++;
+	asked->waiter = (struct ranking_waiter){.wake = wake, .arg = connection};
+	MHD_suspend_connection(connection);
+	ranking_wake(ranking, &asked->waiter);
+	if (atomic_load(
+		    &http->stopping)) /* since it was looked at: then who stops has not seen it */
+		ranking_wake_all(ranking);
+	return MHD_YES;
+}
+
+static enum MHD_Result respond(struct http *http, struct MHD_Connection *connection,
 	struct asked *asked, const char *method)
 {
+	struct query *query = http->query;
 	struct question question = question_of(query, connection, asked);
 	struct seat *seat = seats_take(query->seats);
 	const struct route *route = NULL;
 	struct answer answer = {0};
 	enum MHD_Result result = MHD_NO;
 	bool sent = false;
+	int err = 0;
 
 	question.seat = seat;
 
-	for (int tries = 0; tries < TRIES && !sent; tries++) {
-		if (tries > 0)
+	for (int tries = 0; tries < TRIES && !sent && err != ANSWER_LATER; tries++) {
+		if (tries > 0) {
 			atomic_fetch_add(&query->rebuilt, 1);
-		if (build(&question, asked, method, &route, &answer) == 0)
+			asked->pass_no = 0;
+		}
+		err = build(&question, asked, method, &route, &answer);
+		if (err == 0)
 			sent = queue(connection, seat, route, &answer, &result);
+	}
+	if (err == ANSWER_LATER && asked->later < LATER_MAX && !atomic_load(&http->stopping)) {
+		seats_give(query->seats, seat);
+		answer_clear(&answer);
+		return sleep_until_ranked(http, connection, asked);
 	}
 	if (!sent) {
 		seat_again(seat); /* what follows stands on nothing */
@@ -322,22 +371,60 @@ static bool body_refused(struct MHD_Connection *connection, struct answer *answe
 	return true;
 }
 
+/* A foreign page made a browser send it; true: the answer is there. */
+static bool foreign(struct query *query, struct MHD_Connection *connection, const char *method,
+	int fd, struct answer *answer)
+{
+	const struct origin origin = {
+		.method = method,
+		.host = header(connection, MHD_HTTP_HEADER_HOST),
+		.origin = header(connection, MHD_HTTP_HEADER_ORIGIN),
+		.site = header(connection, "Sec-Fetch-Site"),
+		.mode = header(connection, "Sec-Fetch-Mode"),
+		.fd = fd,
+	};
+	enum origin_verdict verdict = origin_judge(&query->origins, &origin);
+
+	if (verdict == ORIGIN_OURS)
+		return false;
+	origin_log(verdict, &origin);
+	if (verdict == ORIGIN_OTHER_NAME)
+		answer_error(answer, 421, "host",
+			"this server does not go by the name \"%.253s\": ask by address or as "
+			"localhost, or add the name to query.http_hosts",
+			origin.host);
+	else
+		answer_error(answer, 403, "origin",
+			"a web page of another origin may not ask this server");
+	return true;
+}
+
+/* What the headers say is wrong already; true: the answer is there. */
+static bool refused_early(struct http *http, struct MHD_Connection *connection, struct asked *asked,
+	const char *method, const struct route *route, struct answer *answer)
+{
+	struct question question = question_of(http->query, connection, asked);
+
+	if (foreign(http->query, connection, method, question.fd, answer))
+		return true;
+	if (!asked->posts)
+		return false;
+	/* Nobody's body is taken in before he may ask. */
+	asked->allowed = question_allowed(&question, route->needs, NULL, answer);
+	return !asked->allowed || body_refused(connection, answer);
+}
+
 /* The headers are complete.  An answer that is given here ends the connection. */
 static enum MHD_Result begin_body(struct http *http, struct MHD_Connection *connection,
 	struct asked *asked, const char *method)
 {
 	const struct route *route = strcmp(method, "POST") == 0 ? route_of(asked) : NULL;
-	struct question question = question_of(http->query, connection, asked);
 	enum MHD_Result result = MHD_YES;
 	struct answer answer = {0};
 	struct MHD_Response *response;
 
 	asked->posts = route != NULL && route->takes == ROUTE_POSTS;
-	if (!asked->posts)
-		return MHD_YES;
-	/* Nobody's body is taken in before he may ask. */
-	asked->allowed = question_allowed(&question, route->needs, NULL, &answer);
-	if (asked->allowed && !body_refused(connection, &answer))
+	if (!refused_early(http, connection, asked, method, route, &answer))
 		return MHD_YES;
 	response = response_of(route, &answer);
 	if (response == NULL)
@@ -385,7 +472,7 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
 	size = *upload_size;
 	*upload_size = 0;
 	if (size == 0)
-		return respond(http->query, connection, asked, method);
+		return respond(http, connection, asked, method);
 	if (asked->posts)
 		return body_add(&asked->body, &http->query->bodies, upload, size) ? MHD_YES
 										  : MHD_NO;
@@ -446,7 +533,8 @@ static struct server *server_start(
 {
 	struct server *server = calloc(1, sizeof(*server));
 	struct MHD_OptionItem items[HTTP_TLS_ITEMS_MAX];
-	unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG;
+	unsigned flags =
+		MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
 
 	must_get(server != NULL);
 	*server = (struct server){.http = http, .tls = tls, .fd = fd};
@@ -473,14 +561,23 @@ static struct server *server_start(
 	return NULL;
 }
 
+/* The library takes no end of a daemon of which a connection sleeps. */
 static void server_end(struct server **handle)
 {
+	const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
 	struct server *server = *handle;
+	struct http *http;
+	bool before;
 
 	*handle = NULL;
 	if (server == NULL)
 		return;
+	http = server->http;
+	before = atomic_exchange(&http->stopping, true);
+	ranking_wake_all(http->query->ranking);
+	nanosleep(&pause, NULL); /* for who has just lain down */
 	MHD_stop_daemon(server->daemon);
+	atomic_store(&http->stopping, before);
 	if (server->retired_ns != 0)
 		close(server->fd);
 	http_tls_free(&server->tls);
@@ -583,6 +680,8 @@ void http_stop(struct http **handle, bool shared, unsigned grace_ms)
 	/* Who comes from now on is refused at once, not when the threads have ended. */
 	if (!shared)
 		shutdown(http->now->fd, SHUT_RD);
+	atomic_store(&http->stopping, true);
+	ranking_wake_all(http->query->ranking);
 	conns_facts(http->query->conns, &conns);
 	for (unsigned ms = 0; ms < grace_ms && conns.asking > 0; ms += 10) {
 		nanosleep(&pause, NULL);

@@ -32,6 +32,7 @@
 
 #include "answer.h"
 #include "asker.h"
+#include "counts.h"
 #include "http.h"
 #include "last_words.h"
 #include "listen.h"
@@ -235,11 +236,13 @@ static void tick(struct query *query)
 	seats_idle(query->seats);
 	ranking_idle(query->ranking);
 	conns_expire(query->conns, host_boot_ns());
+	metrics_publish(query);
 }
 
 /* All that this process serves with. */
 struct server {
 	const struct config *config;
+	struct counts *counts;
 	struct query *query;
 	struct asker *asker;
 	struct access *access; /* NULL: everybody may ask everything */
@@ -353,6 +356,10 @@ static struct query *query_new(const struct config *config, struct asker *asker)
 	query->threads = config->http_threads;
 	query->metrics_tenants = config->metrics_tenants;
 	query->metrics_loki = config->metrics_names == METRICS_LOKI;
+	query->origins = (struct origin_rules){.names = config->http_hosts,
+		.guarded = config->http_tls_cert[0] != '\0' || config->tokens_file[0] != '\0'};
+	if (gethostname(query->origins.own, sizeof(query->origins.own) - 1) != 0)
+		query->origins.own[0] = '\0';
 	query->started_at_ms = host_wall_ms();
 	query->seats = seats_new(config->run_dir, config->http_threads);
 	query->conns = conns_new(&limits);
@@ -360,7 +367,7 @@ static struct query *query_new(const struct config *config, struct asker *asker)
 	query->ranking = ranking_new(config->run_dir);
 	query->asker = asker;
 	query->ask = asker_submit;
-	query->ask_metrics = metrics_asker;
+	query->gather = metrics_gather_asked;
 	must_get(query->seats != NULL && query->conns != NULL && query->totals != NULL &&
 		 query->ranking != NULL);
 	json_set_alloc_funcs(alloc_or_stop, free);
@@ -534,11 +541,28 @@ static void stop(struct server *server)
 	}
 	services_drain(server->services);
 	http_stop(&server->http, server->http_shared, STOP_GRACE_MS);
+	metrics_publish(server->query);
+	server->query->services = NULL;
 	services_stop(&server->services, STOP_GRPC_MS);
 	asker_stop(server->asker, STOP_ASKER_MS);
 	asker_free(&server->asker);
 	query_free(server->query);
 	access_free(&server->access);
+	counts_free(&server->counts);
+}
+
+/* From here on what is counted lies where the other query processes see it. */
+static void count_together(struct server *server)
+{
+	struct counts *counts = server->counts;
+	struct counted before;
+
+	asker_count_in(server->asker, counts_of_asks(counts), counts_of_refusals(counts),
+		counts_of_accepted(counts));
+	counts_sum(counts, &before);
+	totals_go_on(server->query->totals, &before.totals);
+	server->query->counts = counts;
+	server->query->counted = counts_of_answers(counts);
 }
 
 /* The exit code. */
@@ -551,10 +575,12 @@ static int run(const struct config *config, const struct options *options)
 
 	if (!read_files(&server) || !open_addresses(&server, options) || !announce(&server))
 		return EXIT_FAILED;
+	server.counts = counts_open(config->run_dir);
 	privilege_drop(config);
 	server.asker = asker_new(config->run_dir);
 	server.query = query_new(config, server.asker);
 	server.query->access = server.access;
+	count_together(&server);
 	block_signals(&before, &signals);
 	started = start_grpc(&server) && start_http(&server);
 	unblock_signals(&before, &signals);

@@ -1,7 +1,7 @@
 /*
  * metrics.c - /metrics, in Prometheus' text format.
  *
- *	this process -> tally_query_*, tally_access_*; tally_ask_*, tally_grpc_* (metrics_asker.c)
+ *	all query processes -> tally_query_*, tally_access_*; tally_ask_*, tally_grpc_* (metrics_asker.c)
  *	the table    -> tally_* of instance and partitions (fields.c)
  *	/proc        -> tally_process_* (metrics_processes.c)
  *	the stores   -> tally_tenant_* of the largest tenants (metrics_tenants.c)
@@ -11,7 +11,7 @@
  * an instance, what is known without one is still there, with tally_up 0; without memory
  * there is no answer, since a tally_up 0 would not be true.
  *
- * Runs in: queryd, any thread.  Blocks in: metrics_tenants.
+ * Runs in: queryd, any thread.  Blocks in: nowhere.
  */
 #include "answer.h"
 
@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "counts.h"
 #include "fields.h"
 #include "metrics.h"
 #include "metrics_table.h"
@@ -32,10 +33,10 @@ const char *metrics_number(char text[16], uint32_t value)
 	return text;
 }
 
-/* --- this process
+/* --- the query processes
  * --------------------------------------------------------------------------------- */
 
-static void write_answers(FILE *out, struct query *query)
+static void write_answers(FILE *out, const struct counted *counted)
 {
 	static const char name[] = "tally_query_answers_total";
 	char text[16];
@@ -47,7 +48,7 @@ static void write_answers(FILE *out, struct query *query)
 		if (route == NULL && i != ANSWER_ROUTES_MAX)
 			continue;
 		for (unsigned s = 0; answer_status_at(s) != 0; s++) {
-			uint64_t count = atomic_load(&query->answers[i][s]);
+			uint64_t count = counted->answers[i][s];
 
 			if (count > 0)
 				prom_count(out, name,
@@ -59,7 +60,7 @@ static void write_answers(FILE *out, struct query *query)
 	}
 }
 
-static void write_access(FILE *out, struct access *access)
+static void write_access(FILE *out, struct access *access, const struct counted *counted)
 {
 	static const char *const protocols[ACCESS_PROTOCOLS] = {"http", "grpc"};
 	static const char tokens[] = "tally_access_tokens",
@@ -73,32 +74,31 @@ static void write_access(FILE *out, struct access *access)
 		for (unsigned v = ACCESS_GRANTED + 1; v < ACCESS_VERDICTS; v++)
 			prom_count(out, refused,
 				PROM_LABELS("protocol", protocols[p], "reason", access_word(v)),
-				access_count(access, p, v));
+				counted->refused[p][v]);
 }
 
-static void write_process(FILE *out, struct query *query)
+static void write_process(FILE *out, struct query *query, const struct counted *counted)
 {
-	struct conns_facts conns;
+	const struct counted_http *http = &counted->http;
 	char text[32];
 
 	metrics_head(out, "tally_build_info");
 	prom_count(out, "tally_build_info", PROM_LABELS("version", QUERYD_VERSION), 1);
 	metrics_head(out, "tally_query_start_timestamp_seconds");
-	snprintf(text, sizeof(text), "%.15g", (double)query->started_at_ms / 1000);
+	snprintf(text, sizeof(text), "%.15g", (double)http->started_ms / 1000);
 	prom_sample(out, "tally_query_start_timestamp_seconds", NULL, text);
-	write_answers(out, query);
-	metrics_single(out, "tally_query_rebuilt_total", atomic_load(&query->rebuilt));
-	conns_facts(query->conns, &conns);
-	metrics_single(out, "tally_query_connections", conns.open);
-	metrics_single(out, "tally_query_connections_accepted_total", conns.accepted);
+	write_answers(out, counted);
+	metrics_single(out, "tally_query_rebuilt_total", http->rebuilt);
+	metrics_single(out, "tally_query_connections", http->connections);
+	metrics_single(out, "tally_query_connections_accepted_total", http->accepted);
 	metrics_head(out, "tally_query_connections_ended_total");
 	prom_count(out, "tally_query_connections_ended_total", PROM_LABELS("reason", "room"),
-		conns.ended_for_room);
+		http->ended_for_room);
 	prom_count(out, "tally_query_connections_ended_total", PROM_LABELS("reason", "slow"),
-		conns.ended_late);
-	write_access(out, query->access);
-	if (query->ask_metrics != NULL)
-		query->ask_metrics(out, query->asker, query->services, NULL);
+		http->ended_late);
+	write_access(out, query->access, counted);
+	if (query->gather != NULL)
+		metrics_asker(out, counted, query->counts, query->asker, NULL);
 }
 
 /* --- the table
@@ -273,16 +273,16 @@ static void write_all(struct scrape *scrape, bool up)
 	struct query *query = scrape->question->query;
 
 	metrics_single(scrape->out, "tally_up", up);
-	write_process(scrape->out, query);
+	write_process(scrape->out, query, scrape->counted);
 	if (up)
 		write_instance_and_all(scrape);
 	if (!query->metrics_loki)
 		return;
 	if (up)
 		metrics_loki(scrape);
-	if (query->ask_metrics != NULL)
-		query->ask_metrics(
-			scrape->out, query->asker, query->services, scrape->instance.zone);
+	if (query->gather != NULL)
+		metrics_asker(scrape->out, scrape->counted, query->counts, query->asker,
+			scrape->instance.zone);
 }
 
 /* What passes by itself says nothing of the instance. */
@@ -293,9 +293,13 @@ static bool is_trouble_of_ours(int err)
 
 int answer_metrics(struct question *question, struct answer *answer)
 {
-	struct scrape scrape = {.question = question};
-	int err = look(&scrape);
+	struct counted counted;
+	struct scrape scrape = {.question = question, .counted = &counted};
+	int err;
 
+	if (question->query->metrics_tenants > 0 && question_ranked(question) != 0)
+		return ANSWER_LATER;
+	err = look(&scrape);
 	answer_clear(answer);
 	if (is_trouble_of_ours(err))
 		return err;
@@ -304,6 +308,10 @@ int answer_metrics(struct question *question, struct answer *answer)
 		free(scrape.partitions);
 		return TALLY_ENOMEM;
 	}
+	if (err == 0)
+		totals_update(
+			question->query->totals, &scrape.instance, scrape.partitions, scrape.n);
+	metrics_count(question->query, &counted);
 	write_all(&scrape, err == 0);
 	free(scrape.partitions);
 	answer->status = 200;

@@ -13,24 +13,37 @@
 #define QUERYD_VERSION	  QUERYD_TEXT(TALLY_VERSION_MAJOR) "." QUERYD_TEXT(TALLY_VERSION_MINOR)
 
 struct asker;
-struct services;
+struct counted;
+struct counts;
+struct query;
 struct question;
+struct services;
 
 /* One answer that is being written: what it is made from. */
 struct scrape {
 	FILE *out;
 	struct question *question;
+	const struct counted *counted;
 	struct tally_instance instance;
 	struct tally_partition *partitions;
 	size_t n;
 };
 
+/* What both (either may be NULL) have counted since they started: query.gather. */
+void metrics_gather_asked(struct asker *asker, struct services *services, struct counted *own);
+
+/* Puts what this process has counted where the others see it.  Once a second. */
+void metrics_publish(struct query *query);
+
+/* The same, and what all of them have counted. */
+void metrics_count(struct query *query, struct counted *sum);
+
 /*
- * Of questions and of gRPC; either may be NULL.  `loki_zone`: those that Loki has a name
- * for, by it, in that zone; NULL: all, by ours.  metrics_asker.c
+ * Of questions, gRPC and peers.  Tenants are those of `counts`; NULL: of `asker`.  `loki_zone`:
+ * those that Loki has a name for, by it, in that zone; NULL: all, by ours.  metrics_asker.c
  */
-void metrics_asker(
-	FILE *out, struct asker *asker, struct services *services, const char *loki_zone);
+void metrics_asker(FILE *out, const struct counted *counted, const struct counts *counts,
+	struct asker *asker, const char *loki_zone);
 
 /* Memory and processor time of tallyd, its workers and its query processes. */
 void metrics_processes(struct scrape *scrape);

@@ -1,11 +1,12 @@
 /*
  * metrics_asker.c - /metrics of questions: what was asked, what became of it, what it waits for.
  *
- *	asker_facts    -> tally_ask_*, loki_ingest_limits_frontend_*
- *	asker_accepted -> loki_ingest_limits_tenant_ingested_bytes_total
- *	asker_refusals -> tally_tenant_streams_*_total
- *	services_facts -> tally_grpc_*
- *	services_peers_facts -> tally_peers_*
+ *	counted.ask    -> tally_ask_*, loki_ingest_limits_frontend_*
+ *	counted.grpc   -> tally_grpc_*
+ *	counted.peers  -> tally_peers_*
+ *	counts_tenants -> tally_tenant_streams_*_total, loki_ingest_limits_tenant_ingested_bytes_total
+ *
+ * Of all query processes, as metrics_count has found them.
  *
  * Runs in: queryd, any thread.  Blocks in: nowhere.
  */
@@ -14,10 +15,10 @@
 #include <stdlib.h>
 
 #include "asker.h"
+#include "counts.h"
 #include "metrics.h"
 #include "metrics_table.h"
 #include "prom.h"
-#include "services.h"
 
 #include "shm/check.h"
 
@@ -111,14 +112,25 @@ static void write_touches(FILE *out, const struct asker_facts *facts)
 			rows[i].n);
 }
 
-static void write_refusals(FILE *out, struct asker *asker)
+/* Of all processes, or of ours when it is alone with what it counts.  The caller frees it. */
+static size_t tenants(const struct counts *counts, struct asker *asker, enum counts_rows rows,
+	struct refusals_of **list)
+{
+	size_t cap = REFUSALS_TENANTS + 1;
+	if (counts)
+		return counts_tenants(counts, rows, list);
+	*list = calloc(cap, sizeof **list);
+	must_get(*list);
+	return rows == COUNTS_REFUSED ? asker_refusals(asker, *list, cap)
+				      : asker_accepted(asker, *list, cap);
+}
+
+static void write_refusals(FILE *out, const struct counts *counts, struct asker *asker)
 {
 	static const char rejected[] = "tally_tenant_streams_rejected_total",
 			  would[] = "tally_tenant_streams_dry_run_rejected_total";
-	size_t cap = REFUSALS_TENANTS + 1, n;
-	struct refusals_of *list = calloc(cap, sizeof *list);
-	must_get(list);
-	n = asker_refusals(asker, list, cap);
+	struct refusals_of *list;
+	size_t n = tenants(counts, asker, COUNTS_REFUSED, &list);
 	metrics_head(out, rejected);
 	for (size_t i = 0; i < n; i++)
 		prom_count(out, rejected, PROM_LABELS("tenant", list[i].tenant), list[i].refused);
@@ -130,13 +142,11 @@ static void write_refusals(FILE *out, struct asker *asker)
 
 /* ------------------------------------------------------------------ by Loki's names */
 
-static void write_accepted_bytes(FILE *out, struct asker *asker)
+static void write_accepted_bytes(FILE *out, const struct counts *counts, struct asker *asker)
 {
 	static const char name[] = "loki_ingest_limits_tenant_ingested_bytes_total";
-	size_t cap = REFUSALS_TENANTS + 1, n;
-	struct refusals_of *list = calloc(cap, sizeof *list);
-	must_get(list);
-	n = asker_accepted(asker, list, cap);
+	struct refusals_of *list;
+	size_t n = tenants(counts, asker, COUNTS_ACCEPTED, &list);
 	metrics_head(out, name);
 	for (size_t i = 0; i < n; i++)
 		prom_count(out, name, PROM_LABELS("tenant", list[i].tenant), list[i].refused);
@@ -144,14 +154,11 @@ static void write_accepted_bytes(FILE *out, struct asker *asker)
 }
 
 /* What Loki's front-end calls them; a stream that is not served is a failed one there. */
-static void write_loki(FILE *out, struct asker *asker, const char *zone)
+static void write_loki(FILE *out, const struct asker_facts *facts, const char *zone)
 {
 	static const char missing[] = "loki_ingest_limits_frontend_partitions_missing_total";
-	struct asker_facts facts;
-	asker_facts(asker, &facts);
-	const uint64_t *streams = facts.streams[ASK_EXCEEDS];
+	const uint64_t *streams = facts->streams[ASK_EXCEEDS];
 	uint64_t failed = streams[ASK_FAILED] + streams[ASK_UNSERVED];
-	write_accepted_bytes(out, asker);
 	metrics_single(out, "loki_ingest_limits_streams_discarded_total", streams[ASK_UNSERVED]);
 	metrics_single(out, "loki_ingest_limits_frontend_streams_total",
 		streams[ASK_ACCEPTED] + streams[ASK_REJECTED] + failed);
@@ -180,19 +187,17 @@ static const struct single grpc_singles[] = {
 };
 /* clang-format on */
 
-static void write_grpc(FILE *out, struct services *services)
+static void write_grpc(FILE *out, const struct grpc_facts *facts)
 {
-	struct grpc_facts facts;
 	char text[16];
-	services_facts(services, &facts);
-	write_singles(out, grpc_singles, &facts);
+	write_singles(out, grpc_singles, facts);
 	metrics_head(out, "tally_grpc_answers_total");
 	for (unsigned i = 0; i < GRPC_STATUSES; i++) {
-		if (!facts.answers[i])
+		if (!facts->answers[i])
 			continue;
 		snprintf(text, sizeof text, "%u", i);
 		prom_count(out, "tally_grpc_answers_total", PROM_LABELS("code", text),
-			facts.answers[i]);
+			facts->answers[i]);
 	}
 }
 
@@ -215,45 +220,38 @@ static const struct single peers_singles[] = {
 };
 /* clang-format on */
 
-static void write_peers(FILE *out, struct services *services)
+static void write_peers(FILE *out, const struct peers_facts *facts)
 {
-	struct peers_facts facts;
-	services_peers_facts(services, &facts);
 	const struct {
 		const char *word;
 		uint64_t n;
 	} rows[] = {
-		{"answered", facts.answered},
-		{"unavailable", facts.unavailable},
-		{"forbidden", facts.forbidden},
-		{"failed", facts.failed},
-		{"full", facts.full},
+		{"answered", facts->answered},
+		{"unavailable", facts->unavailable},
+		{"forbidden", facts->forbidden},
+		{"failed", facts->failed},
+		{"full", facts->full},
 	};
-	write_singles(out, peers_singles, &facts);
+	write_singles(out, peers_singles, facts);
 	metrics_head(out, "tally_peers_calls_total");
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
 		prom_count(out, "tally_peers_calls_total", PROM_LABELS("outcome", rows[i].word),
 			rows[i].n);
 }
 
-void metrics_asker(FILE *out, struct asker *asker, struct services *services, const char *loki_zone)
+void metrics_asker(FILE *out, const struct counted *counted, const struct counts *counts,
+	struct asker *asker, const char *loki_zone)
 {
-	struct asker_facts facts;
 	if (loki_zone) {
-		if (asker)
-			write_loki(out, asker, loki_zone);
+		write_accepted_bytes(out, counts, asker);
+		write_loki(out, &counted->ask, loki_zone);
 		return;
 	}
-	if (asker) {
-		asker_facts(asker, &facts);
-		write_questions(out, &facts);
-		write_duration(out, &facts);
-		write_touches(out, &facts);
-		write_singles(out, ask_singles, &facts);
-		write_refusals(out, asker);
-	}
-	if (services) {
-		write_grpc(out, services);
-		write_peers(out, services);
-	}
+	write_questions(out, &counted->ask);
+	write_duration(out, &counted->ask);
+	write_touches(out, &counted->ask);
+	write_singles(out, ask_singles, &counted->ask);
+	write_refusals(out, counts, asker);
+	write_grpc(out, &counted->grpc);
+	write_peers(out, &counted->peers);
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "answer.h"
+#include "counts.h"
 #include "metrics.h"
 #include "metrics_table.h"
 #include "prom.h"
@@ -62,18 +63,15 @@ static void write_lag(struct scrape *scrape, const struct totals_sum *sum)
 
 void metrics_loki(struct scrape *scrape)
 {
-	struct totals *totals = scrape->question->query->totals;
-	struct totals_sum sum;
+	const struct totals_sum *sum = &scrape->counted->totals;
 	FILE *out = scrape->out;
 
-	totals_update(totals, &scrape->instance, scrape->partitions, scrape->n);
-	totals_sum(totals, &sum);
 	write_states(scrape);
-	write_lag(scrape, &sum);
-	metrics_single(out, "loki_ingest_limits_records_fetched_total", sum.records);
-	metrics_single(out, "loki_ingest_limits_records_discarded_total", sum.discarded);
-	metrics_single(out, "loki_ingest_limits_records_invalid_total", sum.invalid);
-	metrics_single(out, "loki_ingest_limits_records_produced_total", sum.sent);
-	metrics_single(out, "loki_ingest_limits_records_produced_failed_total", sum.send_errors);
-	metrics_single(out, "loki_ingest_limits_stream_evictions_total", sum.swept);
+	write_lag(scrape, sum);
+	metrics_single(out, "loki_ingest_limits_records_fetched_total", sum->records);
+	metrics_single(out, "loki_ingest_limits_records_discarded_total", sum->discarded);
+	metrics_single(out, "loki_ingest_limits_records_invalid_total", sum->invalid);
+	metrics_single(out, "loki_ingest_limits_records_produced_total", sum->sent);
+	metrics_single(out, "loki_ingest_limits_records_produced_failed_total", sum->send_errors);
+	metrics_single(out, "loki_ingest_limits_stream_evictions_total", sum->swept);
 }

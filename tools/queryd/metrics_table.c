@@ -3,6 +3,7 @@
  *
  *	table --metrics_head--> # HELP, # TYPE
  *
+ * Counters of query processes lie in files of theirs (counts.h), and go on with the next process.
  * Counters that are a worker's lie in shared memory, beside its store: they go on when the
  * worker dies, and when tallyd starts again and adopts the store.  They start at 0 with a
  * new generation, which counts everything anew.
@@ -22,14 +23,14 @@
 #define M(name, type, unit, labels, help) { name, #type, unit, labels, help },
 
 static const struct metric table[] = {
-HEADING("The query process",
-	"Of the process that answers /metrics, since it started.")
+HEADING("The query processes",
+	"Of all of them together.")
 M("tally_up", gauge, "", "",
 	"1: there is an instance in run_dir that this process can read; 0: there is none.")
 M("tally_build_info", gauge, "", "version",
 	"1, with the version of this query process.")
 M("tally_query_start_timestamp_seconds", gauge, "seconds", "",
-	"Unix time when this query process started.")
+	"Unix time when the query process that started last did.")
 M("tally_query_answers_total", counter, "answers", "route,status",
 	"HTTP answers given. Route \"\": a path that there is not.")
 M("tally_query_rebuilt_total", counter, "answers", "",
@@ -239,12 +240,12 @@ M("tally_tenant_limit_streams", gauge, "streams", "tenant",
 M("tally_tenant_limit_used_streams", gauge, "streams", "tenant",
 	"Active streams that count against it.")
 M("tally_tenant_streams_rejected_total", counter, "streams", "tenant",
-	"Streams rejected by this query process for want of room under the limit. The first 1024 tenants that had any; tenant \"\": all others.")
+	"Streams rejected for want of room under the limit. The first 1024 tenants of each query process that had any, since run_dir was made; tenant \"\": all others.")
 M("tally_tenant_streams_dry_run_rejected_total", counter, "streams", "tenant",
-	"Streams that this query process let in beyond the limit in a dry run. Tenants as above.")
+	"Streams that were let in beyond the limit in a dry run. Tenants as above.")
 
 HEADING("Questions",
-	"May this stream come in? As this query process was asked, over gRPC and HTTP, since it started.")
+	"May this stream come in? As the query processes were asked, over gRPC and HTTP.")
 M("tally_ask_questions_total", counter, "questions", "kind",
 	"Questions: exceeds (ExceedsLimits), rates (UpdateRates).")
 M("tally_ask_streams_total", counter, "streams", "kind,result",
@@ -262,7 +263,7 @@ M("tally_ask_reserved_streams", gauge, "streams", "",
 M("tally_ask_claims_waiting", gauge, "claims", "",
 	"Claims for budgets that wait for others to come back.")
 M("tally_ask_tenants_kept", gauge, "tenants", "",
-	"Tenants whose limits and counts are at hand.")
+	"Tenants whose limits and counts are at hand, in the query process that has most.")
 M("tally_ask_readings_total", counter, "readings", "",
 	"Times a tenant's streams were counted to judge.")
 M("tally_ask_touches_total", counter, "streams", "fate",
@@ -281,7 +282,7 @@ M("tally_ask_worker_nonsense_total", counter, "answers", "",
 	"Answers of workers that made no sense: a bug, or tools of two versions.")
 
 HEADING("gRPC",
-	"Of this query process, since it started.")
+	"Of all query processes together.")
 M("tally_grpc_connections", gauge, "connections", "",
 	"Open gRPC connections.")
 M("tally_grpc_calls", gauge, "calls", "",
@@ -302,13 +303,13 @@ M("tally_grpc_sent_bytes_total", counter, "bytes", "",
 	"Bytes sent over gRPC.")
 
 HEADING("Other instances",
-	"Of query.peers, as this query process knows them.")
+	"Of query.peers, as the query processes know them; all together where nothing else is said.")
 M("tally_peers_known", gauge, "instances", "",
-	"Addresses of other instances (query.peers), without our own.")
+	"Addresses of other instances (query.peers), without our own; of the query process that knows most.")
 M("tally_peers_connected", gauge, "instances", "",
-	"Other instances that we are connected to.")
+	"Other instances that each query process is connected to: of the one that has fewest.")
 M("tally_peers_partitions", gauge, "partitions", "",
-	"Partitions that other instances serve, as far as known.")
+	"Partitions that other instances serve, as far as the query process knows that knows least.")
 M("tally_peers_calls", gauge, "calls", "",
 	"Calls to other instances under way.")
 M("tally_peers_calls_total", counter, "calls", "outcome",
@@ -325,7 +326,7 @@ M("tally_peers_streams_retried_total", counter, "streams", "",
 	"Of these, asked of a second one since the first did not serve them.")
 
 HEADING("Loki's names",
-	"With query.metrics_names: loki, beside all of the above: the names and labels of Grafana Loki's ingest-limits and its front-end, where one means the same or nearly so. Counters are this query process's own, since it started, over all partitions that it has seen.")
+	"With query.metrics_names: loki, beside all of the above: the names and labels of Grafana Loki's ingest-limits and its front-end, where one means the same or nearly so. Counters are of all query processes together; those of records are what one of them has seen of all partitions since the first one in run_dir started.")
 M("loki_ingest_limits_partitions", gauge, "", "partition",
 	"State of the partition: 1 pending, 2 replaying, 3 ready, 0 another.")
 M("loki_ingest_limits_active_streams", gauge, "streams", "tenant",
@@ -333,7 +334,7 @@ M("loki_ingest_limits_active_streams", gauge, "streams", "tenant",
 M("loki_ingest_limits_streams", gauge, "streams", "tenant",
 	"The same: expired streams are never counted.")
 M("loki_ingest_limits_tenant_ingested_bytes_total", counter, "bytes", "tenant",
-	"Bytes of the streams that were accepted. The first 1024 tenants that had any; tenant \"\": all others.")
+	"Bytes of the streams that were accepted. The first 1024 tenants of each query process that had any; tenant \"\": all others.")
 M("loki_ingest_limits_stream_evictions_total", counter, "streams", "",
 	"Expired streams removed from the stores (there: by tenant).")
 M("loki_ingest_limits_streams_discarded_total", counter, "streams", "",

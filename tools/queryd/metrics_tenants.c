@@ -5,7 +5,7 @@
  *
  * However many tenants there are, query.metrics_tenants of them are shown, twice.
  *
- * Runs in: queryd, any thread.  Blocks in: ranking_read.
+ * Runs in: queryd, any thread.  Blocks in: nowhere.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,21 +67,22 @@ static size_t rank(struct scrape *scrape, enum ranking_sort sort, struct ranked 
 	struct seat *seat = scrape->question->seat;
 	struct ranking_ask ask = {.sort = sort, .rows = query->metrics_tenants};
 	size_t n = 0;
+	int err;
 
 	*facts = (struct ranking_facts){0};
 	if (ask.rows > RANKING_ROWS_MAX)
 		ask.rows = RANKING_ROWS_MAX;
 	if (ask.rows == 0)
 		return 0;
-	if (ranking_read(query->ranking, &ask, list, &n, facts) != 0) {
-		*facts = (struct ranking_facts){0};
-		return 0;
-	}
-	if (seat->ranking == NULL) {
+	err = ranking_read(query->ranking, &ask, list, &n, facts);
+	/* What does not hold any more is stood on as well: it makes the answer be made again. */
+	if ((err == 0 || err == RANKING_LEFT) && seat->ranking == NULL) {
 		seat->ranking = query->ranking;
 		seat->ranking_id = facts->id;
 	}
-	return n;
+	if (err != 0)
+		*facts = (struct ranking_facts){0};
+	return err == 0 ? n : 0;
 }
 
 static void write_largest(struct scrape *scrape, struct ranked *list)

@@ -7,7 +7,12 @@
  *
  * What is kept stands on the partitions that it was read from: ranking_still_valid.
  *
- * Thread safe; whoever asks while a pass is under way waits for it.
+ * A pass is made by a thread of its own, so that none that answers stands still meanwhile:
+ *
+ *	while (!ranking_begin(...)) sleep, and be woken (ranking_wake)
+ *	ranking_read
+ *
+ * Thread safe.
  */
 #ifndef TALLY_QUERYD_RANKING_H
 #define TALLY_QUERYD_RANKING_H
@@ -21,6 +26,7 @@
 #define RANKING_TENANTS_MAX 100000 /* those with most streams; others are not looked at */
 #define RANKING_BUCKETS_MAX 500	   /* tenants whose policies have limits of their own */
 #define RANKING_ROWS_MAX    1000   /* of one answer */
+#define RANKING_LEFT	    1
 
 struct ranking;
 
@@ -58,7 +64,28 @@ void ranking_free(struct ranking **ranking);
 /* About once a second: lets go of what nobody has asked for in a while. */
 void ranking_idle(struct ranking *ranking);
 
-/* Rows, best first; *n of them.  A TALLY_E* as tally_top. */
+/*
+ * Whether there is something to be read: what is kept, or the pass that *pass_no waits for (0: for
+ * none yet).  false: one is being made, and *pass_no is its number.
+ */
+bool ranking_begin(struct ranking *ranking, uint64_t *pass_no);
+
+/* Who sleeps until the pass under way is over; `wake` may ask for nothing here. */
+struct ranking_waiter {
+	struct ranking_waiter *next;
+	void (*wake)(void *arg);
+	void *arg;
+};
+void ranking_wake(struct ranking *ranking, struct ranking_waiter *waiter); /* now, when none is */
+void ranking_wake_all(struct ranking *ranking);
+
+/* Sleeps here. */
+void ranking_wait(struct ranking *ranking);
+
+/*
+ * Rows, best first; *n of them.  A TALLY_E* as tally_top; RANKING_LEFT: a partition of it has left
+ * meanwhile, begin again.
+ */
 int ranking_read(struct ranking *ranking, const struct ranking_ask *ask, struct ranked *out,
 	size_t *n, struct ranking_facts *facts);
 

@@ -52,6 +52,11 @@ void totals_free(struct totals **totals)
 	*totals = NULL;
 }
 
+void totals_go_on(struct totals *totals, const struct totals_sum *from)
+{
+	totals->sum = *from;
+}
+
 uint64_t totals_lag_ms(unsigned bucket)
 {
 	return UINT64_C(125) << bucket;

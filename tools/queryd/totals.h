@@ -7,8 +7,8 @@
  * collected here, at every scrape and once a second: these only rise.  (What
  * a partition counted in its last second before it left may be missing.)
  *
- * They start at 0 with this process.  What a generation had counted before is
- * not counted again: a counter that starts at a high number after it was at a
+ * They start at 0, or where the query processes before this one were (counts.h).  What a
+ * generation had counted before this process began is not counted again: a counter that starts at a high number after it was at a
  * higher one would be taken for that much in an instant.
  */
 #ifndef TALLY_QUERYD_TOTALS_H
@@ -38,6 +38,9 @@ struct totals_sum {
 /* `started_at_ms`: when this process did, Unix. */
 struct totals *totals_new(int64_t started_at_ms);
 void totals_free(struct totals **totals);
+
+/* Goes on from there: what others have counted before.  Before anything is added. */
+void totals_go_on(struct totals *totals, const struct totals_sum *from);
 
 /* Adds what has come since the last call.  Thread safe. */
 void totals_update(struct totals *totals, const struct tally_instance *instance,

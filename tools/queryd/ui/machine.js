@@ -58,7 +58,7 @@ const roles = { supervisor: 'tallyd', query: 'tally-queryd', worker: 'tally-work
 export function processes()
 {
 	const warn = notice(), unseen = notice('idle'), strip = facts(), last = new Map();
-	const t = table([['process'], ['partition', 'right'], ['pid', 'right'], ['RSS', 'right minor'], ['private', 'right'], ['CPU', 'right'], ['CPU time', 'right minor'], ['threads', 'right minor'], ['up', 'right minor'], ['restarts', 'right minor']]);
+	const t = table([['process'], ['partition', 'right minor'], ['pid', 'right'], ['RSS', 'right'], ['private', 'right minor'], ['CPU', 'right'], ['CPU time', 'right minor'], ['threads', 'right minor'], ['up', 'right'], ['restarts', 'right minor']]);
 	const note = h('p.dim', {}, 'CPU is of one processor, since the last look. Private is RSS without pages of files: a store is shared by all who read it.');
 	strip.node.classList.add('strip');
 	const node = h('div', {}, h('h1', {}, 'Processes'), warn.node, strip.node, unseen.node, h('section.panel', {}, t.node), note);
@@ -105,8 +105,8 @@ export function processes()
 			]);
 			unseen.set(list.some(p => !p.seen) ? `${text.plural(list.filter(p => !p.seen).length, 'process', 'processes')} cannot be seen from here: ended just now, or hidden by /proc (hidepid, ProtectProc=).` : '');
 			keyed(t.body, list, p => `${p.role} ${p.partition ?? ''} ${p.pid}`, p => {
-				const cells = Array.from({ length: 9 }, (_, i) => h(`td.number.right${[2, 5, 6, 7, 8].includes(i) ? '.minor' : ''}`));
-				const who = h('td', {}, p.role === 'worker' ? h('a.item.cover', { href: `#/partitions/${p.partition}` }, roles[p.role]) : roles[p.role] ?? p.role);
+				const cells = Array.from({ length: 9 }, (_, i) => h(`td.number.right${[0, 3, 5, 6, 8].includes(i) ? '.minor' : ''}`));
+				const who = h('td.process', { 'data-partition': p.partition ?? null }, p.role === 'worker' ? h('a.item.cover', { href: `#/partitions/${p.partition}` }, roles[p.role]) : roles[p.role] ?? p.role);
 				return { node: h('tr', {}, who, ...cells), cells };
 			}, (kid, p) => {
 				const n = restarts(p);

@@ -167,7 +167,7 @@ function fill_step(kid, e, now)
 	kid.from.set(...standing({ state: e.from, ready: true }));
 	kid.to.set(...standing({ state: e.to, ready: true }));
 	put(kid.why, [e.why, e.death_detail].filter(Boolean).join(', '));
-	put(kid.generation, e.generation == null ? text.none : String(e.generation));
+	put(kid.generation, e.generation == null || e.generation === '0' ? text.none : String(e.generation));
 }
 
 export function partition(n)

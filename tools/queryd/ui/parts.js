@@ -156,7 +156,7 @@ export function nearness(n)
 		return ['idle', 'no limit'];
 	if (n.used >= 1)
 		return n.dry_run ? ['warn', 'full, dry run'] : ['bad', 'full'];
-	return [n.used >= 0.9 ? 'warn' : 'rest', text.percent(n.used)];
+	return [n.used >= 0.9 ? 'warn' : 'rest', text.part(n.used)];
 }
 
 export const nearness_shape = n => n?.used == null || n.used < 0.75 ? 'nothing' : n.used < 0.9 ? 'replaying' : n.used < 1 ? 'warning' : 'failed';

@@ -14,7 +14,7 @@ const STEP = 100, MOST = 1000;
 /* The table of tenants, here and on the page of limits. */
 export function rows()
 {
-	const t = table([['tenant', 'wide'], ['of its share', 'use'], ['', 'word'], ['streams', 'right'], ['share', 'right'], ['left', 'right'], ['rate', 'right minor'], ['bytes', 'right minor'], ['policies', 'right minor']]);
+	const t = table([['tenant', 'wide'], ['of its share', 'use'], ['used', 'word'], ['streams', 'right'], ['share', 'right'], ['left', 'right'], ['rate', 'right minor'], ['bytes', 'right minor'], ['policies', 'right minor']]);
 	t.node.classList.add('tenants', 'stack');
 
 	function make(item)
@@ -32,7 +32,8 @@ export function rows()
 		const near = item.nearest, [tone, words] = nearness(near), limited = near?.used != null;
 		kid.used.set(limited ? near.used : null, tone);
 		kid.word.set(nearness_shape(near), tone, words);
-		put(kid.cells.policy, near?.policy ? `  ${text.plain(near.policy)}: ${text.count(near.streams)}` : '');
+		/* Share and left are of this bucket; streams are all. */
+		put(kid.cells.policy, limited && near.streams !== item.streams ? `  ${near.policy ? text.plain(near.policy) : '(default)'}: ${text.count(near.streams)} of ${text.count(near.share)}` : '');
 		put(kid.cells.streams, text.count(item.streams));
 		put(kid.cells.share, limited ? text.count(near.share) : text.none);
 		put(kid.cells.left, limited ? text.count(near.share - near.streams) : text.none);
@@ -50,7 +51,7 @@ export function rows()
 export function tenants(query, go)
 {
 	const sort = sorts[query.get('sort')] ? query.get('sort') : 'headroom';
-	let limit = Math.min(MOST, Math.max(STEP, Number(query.get('limit')) || STEP)), asked = query.get('q') ?? '';
+	let limit = Math.min(MOST, Math.max(STEP, Math.floor(Number(query.get('limit'))) || STEP)), asked = query.get('q') ?? '';
 	const href = (s, q, l) => {
 		const out = new URLSearchParams();
 		if (s !== 'headroom')
@@ -184,7 +185,7 @@ export function tenant(string)
 	const path = { usage: base, limits: `${base}/limits`, streams: `${base}/streams?sort=newest&limit=20` };
 	/* A browser takes these for a directory, however they are written. */
 	const unaskable = string === '.' || string === '..' || string === '';
-	const warn = notice(), part = notice(), strip = facts(), buckets = table([['bucket'], ['of its share', 'use'], ['', 'word'], ['limit', 'right minor'], ['share', 'right'], ['streams', 'right'], ['headroom', 'right'], ['from', 'wide minor']]);
+	const warn = notice(), part = notice(), strip = facts(), buckets = table([['bucket'], ['of its share', 'use'], ['used', 'word'], ['limit', 'right minor'], ['share', 'right'], ['streams', 'right'], ['headroom', 'right'], ['from', 'wide minor']]);
 	buckets.node.classList.add('stack');
 	const sentences = h('div.sentences'), limits_warn = notice(), foreign = h('p.dim');
 	const seen = plot({ label: 'streams, by the minute they were seen last', format: text.short, bars: true, whole: true });

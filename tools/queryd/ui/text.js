@@ -76,6 +76,9 @@ export function moment(ms, now)
 export const percent = ratio => ratio == null ? none
 	: `${(ratio * 100).toFixed(ratio >= 0.9995 || ratio === 0 ? 0 : 1)} %`;
 
+/* Of what may not be passed: a little is not nothing, and not quite is not full. */
+export const part = ratio => ratio > 0 && ratio < 0.0005 ? '< 0.1 %' : ratio >= 0.9995 && ratio < 1 ? '99.9 %' : percent(ratio);
+
 export const plural = (n, word, words = `${word}s`) => `${count(n)} ${n === 1 ? word : words}`;
 
 /*
