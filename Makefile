@@ -13,7 +13,8 @@
 #   make faults    every fault point once, and a random schedule; make soak MINUTES=30 at length
 #   make calls     each call of each program fails once (calls-slice: a minute of it)
 #   make layers    folder rules          make samples   sample files against the option table
-#   make bench     measures, as medians and ratios    make bare      demo and check on a bootstrapped Debian 12
+#   make bench     measures beside yardsticks: one table in ten minutes   TIMED="tests/bench/4*" picks some; bench-full
+#   make bare      demo and check on a bootstrapped Debian 12
 #   make install   DESTDIR= PREFIX=/usr  make deps      Debian packages that are missing
 #   make deb       Debian packages, checked by lintian, in build/deb     make packages   and tried in a booted Debian 12
 #   make format    clang-format in place make clean
@@ -74,6 +75,8 @@ TEST_DEBIAN := protobuf-compiler python3-grpcio python3-protobuf nghttp2-client
 NODE_DEBIAN := nodejs npm
 # What reads the metrics (without it test 55 is skipped), the manual (samples) and terminals (35 to 37).
 READ_DEBIAN := prometheus mandoc tmux zsh
+# A real ssh (without it test 38 is skipped).  Only in CI: on a developer's machine it would start a server.
+SSH_DEBIAN := openssh-server openssh-client
 # -------------------------------------------------------------------------------------------------
 
 VERSION  := $(shell awk '/define TALLY_VERSION_MAJOR/ { a = $$3 } /define TALLY_VERSION_MINOR/ { b = $$3 } \
@@ -183,9 +186,12 @@ $(UNIT): $B/unit/%: $B/tests/unit/%.o $B/shared.a $B/proto.a $B/libshm.a
 	@mkdir -p $(@D)
 	$(call link,$(LD.$*) $(LIBS.tests))
 $(foreach t,$(BENCH),$(eval $t: $(call uses,tests/bench/$(notdir $t).c)))
+# The yardsticks: the worker's allocator, though only librdkafka calls it; a client of Redis.
+LD.raw_consumer := -Wl,--no-as-needed $(MIMALLOC) -Wl,--as-needed
+LD.stores       := -lhiredis
 $(BENCH): $B/bench/%: $B/tests/bench/%.o $B/libshm.a
 	@mkdir -p $(@D)
-	$(call link,$(MIMALLOC) $(LIBS.tests))
+	$(call link,$(MIMALLOC) $(LD.$*) $(LIBS.tests))
 $B/tests/lib-dump: $B/tests/tools/lib-dump.o $B/libtally.a
 	$(call link,$(LIBS.libtally))
 $B/tests-kafka.a: $(call obj,tests/tools/kafka); $(archive)
@@ -267,7 +273,7 @@ KAFKA_TESTS ?= $(sort $(wildcard tests/kafka/[0-9]*.sh)) \
 	$(shell grep -L '^# broker: embedded' $(sort $(wildcard tests/system/[0-9]*.sh)))
 # `make check` takes those of the system tests in which the broker has the largest part, and not the longest.
 CHECK_KAFKA := KAFKA_TESTS="$(filter-out $(foreach n,40 41 44 60 61 80,tests/kafka/$n-%.sh) $(foreach n, \
-	01 02 03 04 10 20 21 22 30 31 32 33 40 41 42 50 51 53 65 68 70 71 72 73 75,tests/system/$n-%.sh), $(KAFKA_TESTS))"
+	01 02 03 04 05 10 20 21 22 30 31 32 33 34 35 36 37 40 41 42 50 51 53 65 68 70 71 72 73 75,tests/system/$n-%.sh), $(KAFKA_TESTS))"
 check-kafka: all test-programs
 	@if why=$$(tests/kafka/fetch.sh 2>&1 >/dev/null); then \
 		if tests/kafka/librdkafka.sh >/dev/null 2>&1; then $(MAKE) --no-print-directory newest || exit 1; fi; \
@@ -290,8 +296,14 @@ samples: all
 	sed -n '/^```c$$/,/^```$$/{/^```/!p}' README.md >$B/readme.c
 	$(CC) $(WARN) -Wno-missing-prototypes -Ishm -o $B/readme $B/readme.c $B/libtally.a $(LDFLAGS) $(LIBS.libtally)
 
-bench: all test-programs $(BENCH)
-	@set -e; for t in $(sort $(wildcard tests/bench/[0-9]*.sh)); do B="$(abspath $B)" bash $$t; done
+# All beside yardsticks, in one table (tests/bench/README.md).  TIMED="tests/bench/4*" picks some.
+BENCH_DEBIAN := redis-tools libhiredis-dev
+bench-deps: deps kafka-deps
+	@$(MAKE) --no-print-directory deps DEBIAN="$(BENCH_DEBIAN)"
+	@tests/kafka/fetch.sh >/dev/null || true
+bench bench-full: bench-deps
+	@$(MAKE) --no-print-directory all $(TOOLS) $(BENCH)
+	@B="$(abspath $B)" tests/bench/run.sh $(if $(filter %full,$@),full,short) $(wildcard $(TIMED))
 
 demo: deps
 	@$(MAKE) --no-print-directory programs
@@ -301,7 +313,7 @@ BARE ?= all
 bare:
 	tests/bare/bare-root.sh $(BARE)
 
-.PHONY: check unit unit-asan system system-asan check-kafka kafka bare layers samples bench demo
+.PHONY: check unit unit-asan system system-asan check-kafka kafka bare layers samples bench bench-full bench-deps demo
 
 # --- faults --------------------------------------------------------------------------------------
 
@@ -422,7 +434,7 @@ $(RACES): $B/race/%: $B/tests/race/%.o $B/races.a $B/libshm.a
 	$(call link,$(LD.races) $(LIBS.tests))
 
 # Unit tests of what has threads: the query process, and libtally's maps that several handles share.
-RACE_UNIT := $(addprefix $B/unit/test_,ask queryd queryd_http queryd_post grpc client_maps)
+RACE_UNIT := $(addprefix $B/unit/test_,ask queryd queryd_http queryd_metrics queryd_post grpc grpc_ends client_maps)
 race-programs: $(RACES) $(RACE_UNIT)
 race:
 	@$(MAKE) --no-print-directory -j$(JOBS) SAN=thread B=$B/thread race-programs
@@ -433,15 +445,16 @@ race-short:
 # The unit tests under valgrind.  Leaks are ASan's part: children that _exit() would have them all.
 VALGRIND := valgrind -q --error-exitcode=9 --leak-check=no --fair-sched=try --num-callers=20
 # Not under it: what measures processor time, or waits for so long and no longer; what takes minutes.
-NOT_VALGRIND  := ask_stall client_hostile grpc grpc_hostile grpc_tls limits_yaml peers_tls touch usage_crash \
-	usage_heal usage_torn services
+NOT_VALGRIND  := ask_stall client_hostile grpc grpc_ends grpc_floods grpc_hostile grpc_services \
+	grpc_tls limits_yaml peers_tls touch usage_crash usage_heal usage_torn services
 unit-valgrind: UNIT := $(filter-out $(NOT_VALGRIND:%=$B/unit/test_%),$(UNIT))
 unit-valgrind: $(UNIT)
 	$(call run_unit,$(VALGRIND))
 # A sixth of those that are not long, another one each day (DAY= for one).
 DAY ?= $(shell expr $$(date +%s) / 86400)
-LONG_VALGRIND := admit ask ask_trouble client client_check client_maps client_names config_fuzz emit \
-	lease limits locate posted queryd_access queryd_http queryd_post usage usage_faults usage_full usage_sources wire worker_admit
+LONG_VALGRIND := admit ask ask_trouble client client_check client_maps client_model client_names config_fuzz emit \
+	lease limits locate posted queryd_access queryd_http queryd_metrics queryd_post usage \
+	usage_faults usage_full usage_sources wire worker_admit
 SHORT_VALGRIND = $(shell printf '%s\n' \
 	$(filter-out $(NOT_VALGRIND:%=$B/unit/test_%) $(LONG_VALGRIND:%=$B/unit/test_%),$(UNIT)) | \
 	awk -v day=$(DAY) 'NR % 6 == day % 6')
@@ -493,6 +506,7 @@ test-deps: deps
 	@{ command -v protoc && command -v h2load && /usr/bin/python3 -c 'import grpc, google.protobuf'; } >/dev/null 2>&1 || \
 		$(MAKE) --no-print-directory deps DEBIAN="$(TEST_DEBIAN)" || true
 	@{ command -v promtool && command -v mandoc && command -v tmux && command -v zsh; } >/dev/null || $(MAKE) --no-print-directory deps DEBIAN="$(READ_DEBIAN)" || true
+	@[ -z "$${CI:-}" ] || { [ -x /usr/sbin/sshd ] && command -v ssh; } >/dev/null || $(MAKE) --no-print-directory deps DEBIAN="$(SSH_DEBIAN)" || true
 	@{ command -v node && command -v npm; } >/dev/null || \
 		$(MAKE) --no-print-directory deps DEBIAN="$(NODE_DEBIAN)" || true
 
