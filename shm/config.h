@@ -98,6 +98,7 @@ struct config {
 	bool query_enabled;		    /* query.enabled */
 	char http_listen[CONFIG_TEXT_SIZE]; /* query.http_listen: "127.0.0.1:3100"; port 0 = any
 					       free one */
+	char http_hosts[1024];		    /* query.http_hosts: names of ours, commas; * = any */
 	uint32_t http_threads;		    /* query.http_threads */
 	uint32_t metrics_tenants; /* query.metrics_tenants: so many of the largest tenants in
 				     /metrics */

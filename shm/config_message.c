@@ -135,25 +135,27 @@ static unsigned min3(unsigned a, unsigned b, unsigned c)
 	return least < c ? least : c;
 }
 
-/* Letters to change, add or take away; both at most NAME_MAX_LEN. */
+/* Letters to change, add, take away, or swap with their neighbour; both at most NAME_MAX_LEN. */
 static unsigned distance(const char *a, const char *b)
 {
-	unsigned row[NAME_MAX_LEN + 1], len = (unsigned)strlen(b);
+	unsigned rows[3][NAME_MAX_LEN + 1] = {{0}};
+	unsigned n = (unsigned)strlen(a), len = (unsigned)strlen(b);
 
 	for (unsigned j = 0; j <= len; j++)
-		row[j] = j;
-	for (unsigned i = 1; *a; a++, i++) {
-		unsigned diagonal = row[0];
+		rows[0][j] = j;
+	for (unsigned i = 1; i <= n; i++) {
+		unsigned *now = rows[i % 3], *before = rows[(i + 2) % 3], *two = rows[(i + 1) % 3];
 
-		row[0] = i;
+		now[0] = i;
 		for (unsigned j = 1; j <= len; j++) {
-			unsigned above = row[j];
-
-			row[j] = min3(above + 1, row[j - 1] + 1, diagonal + (*a != b[j - 1]));
-			diagonal = above;
+			now[j] = min3(before[j] + 1, now[j - 1] + 1,
+				before[j - 1] + (a[i - 1] != b[j - 1]));
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+				two[j - 2] + 1 < now[j])
+				now[j] = two[j - 2] + 1;
 		}
 	}
-	return row[len];
+	return rows[n % 3][len];
 }
 
 /* So far away a name is another one. */

@@ -99,6 +99,18 @@ static const char *check_peers(const char *text)
 	return NULL;
 }
 
+/* Names, without ports, or "*". */
+static const char *check_hosts(const char *text)
+{
+	static const char legal[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789.-_, ";
+
+	if (strcmp(text, "*") != 0 && text[strspn(text, legal)])
+		return "must be names without ports, with commas between, like "
+		       "tally.example.com,tally-1; or * for any name";
+	return NULL;
+}
+
 static const char *check_kafka_name(const char *text)
 {
 	static const char legal[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -362,6 +374,12 @@ static const struct config_option options[] = {
 	  .preset = "", .example = "/etc/tally/clients-ca.crt", .check = check_file, .prose =
 	  "Clients must show a certificate of this authority (PEM). When not given: any client may "
 	  "connect." },
+	{ "query", "http_hosts", CONFIG_TEXT, AT_TEXT(http_hosts), 0, 1023, .preset = "",
+	  .example = "tally.example.com", .check = check_hosts, .prose =
+	  "Names, with commas between, that clients may call this server by over HTTP (header Host), "
+	  "as through a reverse proxy; * = any. Addresses, localhost and the machine's own name always "
+	  "work. When not given: any name with TLS or tokens_file, and from other machines; else none, "
+	  "since it may be that of a web page that makes a browser ask here (DNS rebinding)." },
 	{ "query", "http_threads", CONFIG_NUMBER, AT(http_threads, uint32_t), 1, 64, .preset = "4",
 	  .prose =
 	  "Threads that answer HTTP; all but one may wait for questions that write." },

@@ -8,6 +8,7 @@ import { createInterface } from 'node:readline';
 
 const { chromium } = createRequire(`${process.env.MODULES}/`)('playwright-core');
 export const base = process.env.BASE;
+export const FOREIGN = 'evil.example';	// a name that somebody else owns, and lets lead to us
 
 const input = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 export const say = line => console.log(String(line).replaceAll('\n', ' '));
@@ -43,15 +44,26 @@ export async function eventually(name, look, good = x => Boolean(x), seconds = 2
 	return ok(false, name, `last: ${JSON.stringify(last)}`);
 }
 
+/* What keeps foreign pages from this machine's addresses in this browser, and not in others. */
+const PROTECTION = 'BlockInsecurePrivateNetworkRequests,LocalNetworkAccessChecks,PrivateNetworkAccessSendPreflights';
+
 let browser = null;
 export const asked = [];	// all addresses that any page has asked for
 export const wrong = [];	// what pages complained of
 
 export async function start()
 {
-	browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+	browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox', '--disable-dev-shm-usage', `--host-resolver-rules=MAP ${FOREIGN} 127.0.0.1`, `--disable-features=${PROTECTION}`] });
 }
 export const end = () => browser.close();
+
+/* A tab in which a stranger's page is open: what it asks for, and complains of, is its own affair. */
+export async function foreign_tab()
+{
+	const page = await (await browser.newContext()).newPage();
+	page.setDefaultTimeout(15000);
+	return page;
+}
 
 /* A tab of its own: nothing is remembered from one to the next. */
 export async function tab({ scheme = 'light', width = 1280, height = 900, permitted = [] } = {})

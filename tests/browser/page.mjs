@@ -1,7 +1,7 @@
 /*
  * page.mjs - what is expected of the web page: run by 10-the-page.sh.
  */
-import { asked, base, end, eventually, is, ok, say, shell, shot, start, tab, wrong } from './browser.mjs';
+import { asked, base, end, eventually, FOREIGN, foreign_tab, is, ok, say, shell, shot, start, tab, wrong } from './browser.mjs';
 
 const text = (page, selector) => page.locator(selector).first().innerText();
 const texts = (page, selector) => page.locator(selector).allInnerTexts();
@@ -85,6 +85,9 @@ async function tenants()
 	await eventually('all hostile names are shown as text', () => names(page), all => hostile.every(n => all.includes(shown(n))));
 	is(await page.locator('main img, main script, main iframe').count(), 0, '... and none has become markup');
 	is((await names(page)).slice(0, 3).join(), 'tenant-1,tenant-2,dry', 'those nearest to their limit come first');
+	await eventually('where a policy is nearest, its own streams are beside its share', () => texts(page, '.tenants tbody tr'), rows => rows.some(r => /tenant-2\s+policy-1: 110 of 60\s+full\s+200\s+60\s+-50/.test(r)));
+	ok((await texts(page, '.tenants .mark')).includes('< 0.1 %'), 'a little is not nothing');
+	ok((await texts(page, '.tenants th')).every(t => t.trim() !== ''), 'each column has its name');
 	await shot(page, 'tenants');
 	for (const name of hostile) {
 		await page.goto(`${base}/#/tenants/${encodeURIComponent(name)}`);
@@ -208,6 +211,8 @@ async function narrow()
 		await page.waitForTimeout(300);
 		const [wide, seen] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
 		ok(wide <= 360 && seen === 360, `360 px are enough for ${hash.slice(0, 30)}`, `${wide} of ${seen}`);
+		if (hash === '#/processes')
+			ok(/^tally-worker 3\s+[0-9]+\s+[0-9.]+ [KM]iB\s+[0-9.]+ %\s+[0-9]+ m?s/.test(await page.locator('tbody tr').last().evaluate(tr => [...tr.cells].filter(c => c.offsetWidth).map(c => c.innerText + (c.dataset.partition ? ` ${c.dataset.partition}` : '')).join(' '))), '... with pid, memory, CPU and uptime of each process');
 		await shot(page, `narrow-${hash.replace(/[^a-z0-9]+/gi, '-').slice(0, 24)}`);
 	}
 	await page.context().close();
@@ -293,6 +298,54 @@ async function hidden()
 	await page.context().close();
 }
 
+/* --- pages of others ------------------------------------------------------------------------------ */
+
+async function strangers()
+{
+	const page = await foreign_tab(), evil = base.replace('127.0.0.1', FOREIGN);
+	const ask = (path, options = {}) => page.evaluate(async ([p, o]) => {
+		const answer = await fetch(p, o).catch(e => e);
+		return answer instanceof Error ? 'no answer' : `${answer.status} ${(await answer.text()).slice(0, 30)}`;
+	}, [path, options]);
+	const exceeds = tenant => JSON.stringify({ tenant, streams: [{ streamHash: 1 }] });
+
+	/* The name of its page leads to us now (DNS rebinding): the browser takes us for that page's server. */
+	is(await page.goto(`${evil}/`).then(r => r.status()), 421, 'under a foreign name there is no page');
+	ok((await text(page, 'body')).includes('query.http_hosts'), '... and who meant well is told what to do');
+	await page.route(`${evil}/bait`, route => route.fulfill({ contentType: 'text/html', body: '<!doctype html><p>bait</p>' }));
+	await page.goto(`${evil}/bait`);
+	ok((await ask('/api/v1/tenants')).startsWith('421 '), 'nothing is read under it');
+	ok((await ask('/api/v1/exceeds-limits', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: exceeds('rebound') })).startsWith('421 '), 'nothing is written under it');
+
+	/* It asks us by our address. */
+	await page.route('http://other.example/**', route => route.fulfill({ contentType: 'text/html', body: '<!doctype html><p>bait</p>' }));
+	await page.goto('http://other.example/');
+	is(await ask(`${base}/api/v1/tenants`), 'no answer', 'a foreign page reads no answer');
+	for (const type of ['application/json', 'text/plain'])
+		await ask(`${base}/api/v1/exceeds-limits`, { method: 'POST', mode: type === 'text/plain' ? 'no-cors' : 'cors', headers: { 'Content-Type': type }, body: exceeds('across') });
+	await page.evaluate(([to, body]) => {
+		const form = Object.assign(document.createElement('form'), { method: 'POST', action: `${to}/api/v1/exceeds-limits`, enctype: 'text/plain', target: '_blank' });
+		form.append(Object.assign(document.createElement('input'), { name: body.slice(0, -1), value: '}' }));
+		document.body.append(form);
+		form.submit();
+	}, [base, exceeds('across')]);
+	await page.evaluate(to => Promise.all(['/', '/api/v1/partitions'].map(path => new Promise(go => {
+		const frame = Object.assign(document.createElement('iframe'), { src: to + path, onload: go });
+		document.body.append(frame);
+	}))), base);
+	ok(await page.evaluate(() => [...document.querySelectorAll('iframe')].every(f => { try { return !f.contentDocument?.body?.innerText; } catch { return true; } })), '... nor looks into a frame');
+	is(page.frames().filter(f => f.url().startsWith(base)).length, 0, '... which has nothing of ours in it');
+	const known = (await api('/api/v1/tenants?sort=name&limit=1000')).tenants.map(t => t.tenant);
+	is(known.includes('across') || known.includes('rebound'), false, '... and none has written anything');
+	is((await api('/api/v1/tenants/across')).error, 'unknown_tenant', '... really');
+
+	/* A link to us, in somebody's wiki, is no attack. */
+	await page.evaluate(to => document.body.append(Object.assign(document.createElement('a'), { href: `${to}/#/tenants`, textContent: 'to Tally', id: 'link' })), base);
+	await page.click('#link');
+	await eventually('a link from elsewhere opens the page', () => text(page, '#contact'), t => t === 'live');
+	await page.context().close();
+}
+
 /* --- tokens -------------------------------------------------------------------------------------- */
 
 async function tokens()
@@ -338,7 +391,7 @@ async function tokens()
 
 /* --------------------------------------------------------------------------------------------------- */
 
-const all = { partitions, states, tenants, one_tenant, machine, keys, narrow, colours, outage, hidden, tokens };
+const all = { partitions, states, tenants, one_tenant, machine, keys, narrow, colours, strangers, outage, hidden, tokens };
 const chosen = process.env.ONLY ? process.env.ONLY.split(' ') : Object.keys(all);
 await start();
 for (const name of chosen) {
@@ -348,8 +401,8 @@ for (const name of chosen) {
 		ok(false, `${name} came to its end`, e.stack);
 	}
 }
-const strangers = asked.filter(url => !url.startsWith(`${base}/`) && !url.startsWith('data:'));
-is(strangers.join(), '', 'no other host was asked for anything');
+const elsewhere = asked.filter(url => !url.startsWith(`${base}/`) && !url.startsWith('data:'));
+is(elsewhere.join(), '', 'no other host was asked for anything');
 is([...new Set(wrong)].join(' | '), '', 'the browser had nothing to complain of');
 await end();
 say('the end');

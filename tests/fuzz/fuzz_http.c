@@ -1,7 +1,7 @@
 /*
  * fuzz_http.c - what an HTTP client sends, from the request target to the answer, without a socket.
  *
- *	target '\n' body
+ *	target '\n' body; the body is what headers say, too
  *
  *	target -> request_parse -> route_find -> (body_add) -> route->answer -> JSON that can be read
  *
@@ -33,6 +33,7 @@ static void end(void)
 	seats_free(&query.seats);
 	conns_free(&query.conns);
 	totals_free(&query.totals);
+	ranking_free(&query.ranking);
 	fuzz_run_end();
 }
 
@@ -49,6 +50,7 @@ static void begin(void)
 	query.seats = seats_new(fuzz_run.dir, 2);
 	query.conns = conns_new(&limits);
 	query.totals = totals_new(0);
+	query.ranking = ranking_new(fuzz_run.dir);
 	query.ask = ask;
 	atexit(end);
 }
@@ -73,6 +75,42 @@ static void run_page(const struct request *request)
 		}
 	}
 	free(copy.query);
+}
+
+/* As run_page, of a list that can be looked through. */
+static void run_search(const struct request *request)
+{
+	struct request copy = {.query = fuzz_text(request->query, strlen(request->query))};
+	char why[REQUEST_WHY_SIZE] = "";
+	struct request_page page;
+
+	if (request_search(&copy, &page, why) != 0)
+		hold_line(why, sizeof(why));
+	else
+		hold(page.limit >= 1 && page.limit <= REQUEST_LIMIT_MAX);
+	free(copy.query);
+}
+
+/* Nobody comes in by a name that is not there, whatever else he says. */
+static void run_origin(const uint8_t *data, size_t len)
+{
+	struct origin_rules rules = {.names = "a.b, c", .own = "me"};
+	char *text = fuzz_text(data, len), *page = strchr(text, '\n');
+	struct origin origin = {.method = "GET", .host = text, .fd = -1};
+	bool name;
+
+	if (page != NULL)
+		*page++ = '\0';
+	origin.origin = origin.site = page;
+	name = strspn(text, "0123456789.[]:") != strlen(text) && text[0] != '[' &&
+	       strcasecmp(text, "me") != 0 && strncasecmp(text, "me:", 3) != 0 &&
+	       strncasecmp(text, "localhost", 9) != 0 && strncasecmp(text, "a.b", 3) != 0 &&
+	       strncasecmp(text, "c", 1) != 0;
+	hold(!name || text[0] == ':' || origin_judge(&rules, &origin) == ORIGIN_OTHER_NAME);
+	origin.host = "localhost";
+	origin.site = NULL;
+	hold(origin_judge(&rules, &origin) == ORIGIN_OURS || page != NULL);
+	free(text);
 }
 
 static void run_posted(const uint8_t *data, size_t len)
@@ -162,6 +200,7 @@ static void run_target(const char *target, const uint8_t *data, size_t len)
 	}
 	hold(request.segments >= 1 && request.segments <= REQUEST_SEGMENTS_MAX);
 	run_page(&request);
+	run_search(&request);
 	route = route_find(&request);
 	if (route != NULL) {
 		hold(route_at(route_index(route)) == route);
@@ -188,6 +227,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	target = fuzz_text(line, n);
 	run_target(target, in.at, in.left);
 	run_posted(in.at, in.left);
+	run_origin(in.at, in.left);
 	free(target);
 	return 0;
 }

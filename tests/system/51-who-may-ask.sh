@@ -120,9 +120,9 @@ cat >"$T/crowd.py" <<'P'
 import select, socket, sys, time
 host, port = sys.argv[1].rsplit(":", 1)
 kind, n, seconds = sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
-first = {"drip": b"GET /healthz HTTP/1.1\r\nHost: x\r\n", "silent": b"",
-         "chunked": b"POST /api/v1/exceeds-limits HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
-         "unwanted": b"GET /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"}[kind]
+first = {"drip": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n", "silent": b"",
+         "chunked": b"POST /api/v1/exceeds-limits HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
+         "unwanted": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"}[kind]
 more = {"drip": b"X-A: b\r\n", "silent": b"", "chunked": b"10000\r\n" + b" " * 65536 + b"\r\n",
         "unwanted": b"1000\r\n" + b" " * 4096 + b"\r\n"}[kind]
 peers, ended = [], 0
