@@ -14,7 +14,7 @@
 #   make calls     each call of each program fails once (calls-slice: a minute of it)
 #   make layers    folder rules          make samples   sample files against the option table
 #   make bench     measures beside yardsticks: one table in ten minutes   TIMED="tests/bench/4*" picks some; bench-full
-#   make bare      demo and check on a bootstrapped Debian 12
+#   make bare      demo and check on a bootstrapped Debian 12   make newcomer  README's first steps there, timed
 #   make install   DESTDIR= PREFIX=/usr  make deps      Debian packages that are missing
 #   make deb       Debian packages, checked by lintian, in build/deb     make packages   and tried in a booted Debian 12
 #   make format    clang-format in place make clean
@@ -281,7 +281,7 @@ check-kafka: all test-programs
 	elif [ -n "$$CI" ]; then echo "check-kafka: not skipped in CI: $$why" >&2; exit 1; \
 	else echo "check-kafka: SKIPPED: $$why"; fi
 kafka: kafka-deps
-	@$(MAKE) --no-print-directory all test-programs
+	@$(MAKE) --no-print-directory -j$(JOBS) programs $B/tests/kafka-do
 	@B="$(abspath $B)" exec tests/kafka/run.sh
 
 layers: all
@@ -306,14 +306,18 @@ bench bench-full: bench-deps
 	@B="$(abspath $B)" tests/bench/run.sh $(if $(filter %full,$@),full,short) $(wildcard $(TIMED))
 
 demo: deps
-	@$(MAKE) --no-print-directory programs
+	@$(MAKE) --no-print-directory -j$(JOBS) programs
 	@B="$(abspath $B)" tools/demo.sh
 
 BARE ?= all
 bare:
 	tests/bare/bare-root.sh $(BARE)
 
-.PHONY: check unit unit-asan system system-asan check-kafka kafka bare layers samples bench bench-full bench-deps demo
+# First steps of README.md, timed, and the wrong turns, in a bootstrapped and booted Debian 12.
+newcomer:
+	tests/bare/newcomer.sh
+
+.PHONY: check unit unit-asan system system-asan check-kafka kafka bare newcomer layers samples bench bench-full bench-deps demo
 
 # --- faults --------------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
 # 56-the-examples-work.sh - what etc/examples has, run as it stands against a running instance: C and Python by
-# memory map, the shell over HTTP.
+# memory map, the shell over HTTP and gRPC.
 # broker: embedded (any will do)
 . "$(dirname "$0")/lib.sh"
 nm "$B/libtally.a" 2>/dev/null | grep -q __asan && skip_all 'a library with a sanitizer is not for other programs'
@@ -21,6 +21,21 @@ is "$(ask small 11 12; echo $?)" '11 accepted
 12 rejected
 1' 'and says that a third may not'
 is "$(TALLY=http://127.0.0.1:1 etc/examples/ask.sh small 1 >/dev/null 2>&1; echo $?)" 2 'and that nobody answers'
+
+# over gRPC
+grpc() { TALLY="$(cat "$T/a/query.grpc")" etc/examples/ask-grpc.sh "$@" 2>&1; }
+if command -v protoc >/dev/null; then
+	is "$(grpc small 11 18446744073709551615; echo $?)" 0 'ask-grpc.sh says nothing of streams that may come in'
+	is "$(grpc small 11 12; echo $?)" 'results {
+  streamHash: 12
+  reason: 2
+}
+0' 'and names one that may not'
+	like "$(grpc '' 1; echo $?)" 'grpc-message: tenant: missing.*2$' 'and what the answer says of a question without a tenant'
+	is "$(TALLY=127.0.0.1:1 etc/examples/ask-grpc.sh small 1 >/dev/null 2>&1; echo $?)" 2 'and that nobody answers'
+else
+	skip 'ask-grpc.sh: there is no protoc'
+fi
 
 # by memory map
 gcc -Wall -Wextra -Werror -Ishm -o "$T/gate" etc/examples/gate.c "$B/libtally.so.0" -Wl,-rpath,"$B"
