@@ -1,20 +1,18 @@
-# 30-at-rest.sh - what a worker costs when nothing happens, and what a stream costs in the store.
-. "$(dirname "$0")/../system/lib.sh"
+# 30-at-rest.sh - what workers cost when nothing happens: memory beside the store, processor time.
+. "$(dirname "$0")/lib.sh"
 
+SECONDS_EACH=${SECONDS_EACH:-$(pick 5 20)}
 broker partitions=8
 produce --records 800000 --tenants 10 --streams 20000 --policies 2 --spread 100m --seed 1 --compression zstd --linger 200
 start_tallyd a log_level=info
 wait_ready 8 120
-
-pids=$(status_json | jq '.partitions[].pid')
-cpu() { awk '{ s += $14 + $15 } END { print s }' $(printf '/proc/%s/stat ' $pids); }
-first=$(cpu); sleep 10; last=$(cpu)
+pids=$(workers)
+before=$(cpu_ns $pids); sleep "$SECONDS_EACH"; after=$(cpu_ns $pids)
 for pid in $pids; do
-	awk -v fds="$(find "/proc/$pid/fd" -mindepth 1 | wc -l)" '/^VmRSS/ { rss = $2 } /^RssAnon/ { anon = $2 } /^RssShmem/ { shm = $2 } /^Threads/ { t = $2 }
-		END { print rss, anon, shm, t, fds }' "/proc/$pid/status"
-done | sort -g | awk '{ line[NR] = $0 } END { split(line[int((NR + 1) / 2)], v)
-	printf "worker at rest: %.1f MiB resident (%.1f anonymous, %.1f of it the store), %d threads, %d descriptors\n", v[1] / 1024, v[2] / 1024, v[3] / 1024, v[4], v[5] }'
-awk -v a="$first" -v b="$last" 'BEGIN { printf "8 workers at rest: %.1f %% of a core\n", (b - a) / 10 }'
-awk '/^VmRSS/ { r = $2 } /^Threads/ { t = $2 } END { printf "supervisor: %.1f MiB resident, %d threads\n", r / 1024, t }' "/proc/${TALLYD[a]}/status"
-status_json | jq -r '[.partitions[].stats] | "store: \(map(.store_bytes) | add / 1048576 | floor) MiB for \(map(.streams_stored) | add) streams = \((map(.store_bytes) | add) / (map(.streams_stored) | add) | floor) bytes/stream"'
+	awk '/^RssAnon/ { anon = $2 } /^RssFile/ { file = $2 } END { print (anon + file) / 1024, anon / 1024 }' "/proc/$pid/status"
+done >"$T/rss.txt"
+sed 's/^/# MiB beside the store, and of it anonymous: /' "$T/rss.txt"
+say rest.rss "$(cut -d ' ' -f 1 "$T/rss.txt" | median)"
+say rest.cpu "$(calc "($after - $before) / 1e7 / $SECONDS_EACH / 8")"
+say rest.supervisor_rss "$(awk '/^VmRSS/ { print $2 / 1024 }' "/proc/${TALLYD[a]}/status")"
 PLANNED=1

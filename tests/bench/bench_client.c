@@ -2,54 +2,42 @@
  * bench_client.c - what libtally costs a caller: wall ns per stream and per call, with the stores at
  * rest and with a writer that commits as fast as it can.
  *
- *	bench_client [streams]		(1000000)
+ *	bench_client [STREAMS [PARTITIONS [NAME...]]]	(1000000 64, all that is measured)
  *
- *	test (supervisor's table) + child (the workers' stores, 64 partitions) <--map-- tally_*()
+ *	test (supervisor's table) + child (the workers' stores) <--map-- tally_*()
  *
  * One tenant with two policies, one of them with a limit of its own; hashes are uniform.  Each figure
- * is the median of SLICES slices: name, value, unit, at rest, then under load.  The machine line is a
- * walk through memory that misses the caches: judge the others by their ratio to it.
+ * NAME.rest, NAME.writer is the median of SLICES slices; check_1 has percentiles of single calls, too.
+ * `load` is a walk through memory that misses the caches: judge the others by their ratio to it.
  */
 #include <signal.h>
 #include <sys/prctl.h>
-#include <time.h>
 
+#include "bench.h"
 #include "tests/unit/client_run.h"
 
-#define PARTS	 64
+#define PARTS	 64 /* at most */
 #define SLICES	 5
 #define SLICE_NS 100e6
 #define MANY	 1000
+#define CALLS	 200000 /* whose percentiles are taken */
 
 struct bench {
 	struct run run;
 	struct tally *tally;
 	uint64_t streams, rng;
+	uint32_t parts;
 };
-
-static double wall_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
-}
 
 static uint64_t draw(struct bench *b)
 {
-	uint64_t z = b->rng += UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
+	return bench_draw(&b->rng);
 }
 
 /* Stream i of all. */
 static uint64_t hash_of(uint64_t i)
 {
-	struct bench b = {.rng = i * 2};
-
-	return draw(&b);
+	return bench_mix(i + 1);
 }
 
 /* --- the stores --------------------------------------------------------------------------------- */
@@ -65,7 +53,7 @@ static struct usage *open_store(const struct bench *b, uint32_t partition)
 		.readers_max = 64,
 		.identity = {.format = USAGE_FORMAT,
 			.partition = partition,
-			.partitions = PARTS,
+			.partitions = b->parts,
 			.window_minutes = RUN_WINDOW,
 			.generation = 100 + partition,
 			.topic = "usage"},
@@ -106,11 +94,11 @@ static void commit(struct usage *usage, int64_t offset)
 static void write_for_ever(struct bench *b, struct usage *stores[PARTS], int64_t offset[PARTS])
 {
 	b->rng = 1;
-	for (uint32_t p = 0;; p = (p + 1) % PARTS) {
+	for (uint32_t p = 0;; p = (p + 1) % b->parts) {
 		for (int i = 0; i < MANY; i++) {
 			uint64_t hash = hash_of(draw(b) % b->streams);
 
-			add(stores[p], hash - hash % PARTS + p, &offset[p]);
+			add(stores[p], hash - hash % b->parts + p, &offset[p]);
 		}
 		commit(stores[p], offset[p]);
 	}
@@ -124,11 +112,11 @@ static void worker_main(struct bench *b, int in, int out)
 	char byte = 'x';
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	for (uint32_t p = 0; p < PARTS; p++)
+	for (uint32_t p = 0; p < b->parts; p++)
 		stores[p] = open_store(b, p);
 	for (uint64_t i = 0; i < b->streams; i++)
-		add(stores[hash_of(i) % PARTS], hash_of(i), &offset[hash_of(i) % PARTS]);
-	for (uint32_t p = 0; p < PARTS; p++)
+		add(stores[hash_of(i) % b->parts], hash_of(i), &offset[hash_of(i) % b->parts]);
+	for (uint32_t p = 0; p < b->parts; p++)
 		if (offset[p] > 0)
 			commit(stores[p], offset[p]);
 	if (write(out, &byte, 1) != 1 || read(in, &byte, 1) != 1)
@@ -186,6 +174,15 @@ static void buckets(struct bench *b)
 	tally_buckets(b->tally, "a", -1, &limits, out, 2, &n);
 }
 
+/* The count per policy. */
+static void policies(struct bench *b)
+{
+	static struct tally_policy out[4];
+	size_t n;
+
+	tally_policies(b->tally, "a", out, 4, &n, NULL);
+}
+
 static void usage(struct bench *b)
 {
 	struct tally_usage out;
@@ -209,27 +206,30 @@ static void machine(struct bench *b)
 }
 
 static const struct measure {
-	const char *name, *unit;
+	const char *name;
 	void (*run)(struct bench *b);
-	unsigned each; /* streams in a call */
+	unsigned each; /* streams in a call; 0: as many as there are partitions */
 } measures[] = {
-	{"machine: a load that misses the caches", "ns", machine, 1},
-	{"tally_lookup, 1 known stream", "ns", lookup_one, 1},
-	{"tally_lookup, 1000 known streams, each", "ns", lookup_many, MANY},
-	{"tally_check, 1 known stream", "ns", check_known, 1},
-	{"tally_check, 1000 known streams, each", "ns", check_known_many, MANY},
-	{"tally_check, 1 new stream, over 64 partitions", "ns", check_new, 1},
-	{"tally_buckets, 2 buckets, over 64 partitions", "ns", buckets, 1},
-	{"tally_tenant, over 64 partitions", "ns", usage, 1},
-	{"tally_still_valid, of 64 partitions", "ns", still_valid, 1},
+	{"load", machine, 1},
+	{"lookup_1", lookup_one, 1},
+	{"lookup_1000", lookup_many, MANY},
+	{"check_1", check_known, 1},
+	{"check_1000", check_known_many, MANY},
+	{"check_new", check_new, 1},
+	{"still_valid", still_valid, 1},
+	/* per partition */
+	{"buckets", buckets, 0},
+	{"policies", policies, 0},
+	{"tenant", usage, 0},
 };
 #define MEASURES (sizeof(measures) / sizeof(measures[0]))
 
-static int by_value(const void *a, const void *b)
+static void say(const char *name, const char *what, const char *when, double value)
 {
-	double x = *(const double *)a, y = *(const double *)b;
+	char key[64];
 
-	return (x > y) - (x < y);
+	snprintf(key, sizeof(key), "%s%s.%s", name, what, when);
+	bench_say(key, value);
 }
 
 static double median_of(struct bench *b, const struct measure *m)
@@ -237,18 +237,52 @@ static double median_of(struct bench *b, const struct measure *m)
 	double slices[SLICES];
 
 	for (int s = 0; s < SLICES; s++) {
-		double start = wall_ns(), now;
+		double start = bench_ns(), now;
 		uint64_t calls = 0;
 
 		do {
 			for (int i = 0; i < 16; i++)
 				m->run(b);
 			calls += 16;
-		} while ((now = wall_ns()) - start < SLICE_NS);
-		slices[s] = (now - start) / (double)calls / m->each;
+		} while ((now = bench_ns()) - start < SLICE_NS);
+		slices[s] = (now - start) / (double)calls / (m->each ? m->each : b->parts);
 	}
-	qsort(slices, SLICES, sizeof(*slices), by_value);
-	return slices[SLICES / 2];
+	return bench_percentile(slices, SLICES, 0.5);
+}
+
+/* The time of the clock itself is in it. */
+static void percentiles(struct bench *b, const struct measure *m, const char *when)
+{
+	static double took[CALLS];
+
+	for (int i = 0; i < CALLS; i++) {
+		double start = bench_ns();
+
+		m->run(b);
+		took[i] = bench_ns() - start;
+	}
+	say(m->name, "_p50", when, bench_percentile(took, CALLS, 0.5));
+	say(m->name, "_p99", when, bench_percentile(took, CALLS, 0.99));
+}
+
+static bool wanted(const char *name, char **names)
+{
+	if (!*names)
+		return true;
+	while (*names && strcmp(*names, name) != 0)
+		names++;
+	return *names != NULL;
+}
+
+static void measure_all(struct bench *b, const char *when, char **names)
+{
+	for (size_t i = 0; i < MEASURES; i++) {
+		if (!wanted(measures[i].name, names))
+			continue;
+		say(measures[i].name, "", when, median_of(b, &measures[i]));
+		if (measures[i].run == check_known)
+			percentiles(b, &measures[i], when);
+	}
 }
 
 static void make_walk(struct bench *b)
@@ -283,8 +317,8 @@ static void publish(struct bench *b)
 				.version = 1, .default_streams = 1, .tenants = &a, .n_tenants = 1}),
 		0);
 	atomic_store(&table_head_mut(&b->run.table)->limits_version, 1);
-	atomic_store(&table_head_mut(&b->run.table)->partitions, PARTS);
-	for (uint32_t p = 0; p < PARTS; p++) {
+	atomic_store(&table_head_mut(&b->run.table)->partitions, b->parts);
+	for (uint32_t p = 0; p < b->parts; p++) {
 		run_publish(&b->run, p, PART_READY, 100 + p);
 		run_lease(&b->run, p, 3600000);
 	}
@@ -292,12 +326,17 @@ static void publish(struct bench *b)
 
 int main(int argc, char **argv)
 {
-	struct bench b = {.streams = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000000};
-	double rest[MEASURES];
+	struct bench b = {.streams = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000000,
+		.parts = argc > 2 ? (uint32_t)atoi(argv[2]) : PARTS};
+	char **names = argc > 3 ? argv + 3 : argv + argc;
 	int to[2], from[2];
 	char byte = 'x';
 	pid_t pid;
 
+	if (!b.streams || !b.parts || b.parts > PARTS) {
+		fputs("usage: bench_client [STREAMS [PARTITIONS <= 64 [NAME...]]]\n", stderr);
+		return 2;
+	}
 	run_start(&b.run);
 	assert_int_equal(pipe(to) | pipe(from), 0);
 	pid = fork();
@@ -307,14 +346,9 @@ int main(int argc, char **argv)
 	publish(&b);
 	make_walk(&b);
 	assert_int_equal(tally_open(b.run.dir, 0, &b.tally), 0);
-	printf("# %" PRIu64 " streams in %d partitions; at rest, with a writer at full speed\n",
-		b.streams, PARTS);
-	for (size_t i = 0; i < MEASURES; i++)
-		rest[i] = median_of(&b, &measures[i]);
+	measure_all(&b, "rest", names);
 	assert_int_equal(write(to[1], &byte, 1), 1);
-	for (size_t i = 0; i < MEASURES; i++)
-		printf("%-48s %9.0f %9.0f %s\n", measures[i].name, rest[i],
-			median_of(&b, &measures[i]), measures[i].unit);
+	measure_all(&b, "writer", names);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	free(walk);

@@ -3,8 +3,9 @@
  *
  *	raw_consumer BROKERS TOPIC PARTITION RECORDS	-> "records=N seconds=S"
  *
- * The same calls and the same settings as worker/source.c, but what arrives is
- * only counted.  No worker can be faster than this on the same log.
+ * The same calls and settings as worker/source.c, and its allocator (the linker
+ * is told to keep it), but what arrives is only counted, and the queue never
+ * fills.  No worker can be faster than this on the same log.
  */
 #include <librdkafka/rdkafka.h>
 #include <stdio.h>

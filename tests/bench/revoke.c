@@ -146,8 +146,8 @@ int main(int argc, char **argv)
 		return 1;
 	b.partitions = (uint32_t)atoi(argv[3]);
 	b.loop = ev_loop_new(EVFLAG_AUTO);
-	struct fleet_options options = {
-		&config, b.loop, rundir, &b.table, argv[2], &b, on_released, on_stopped};
+	struct fleet_options options = {&config, b.loop, rundir, &b.table, NULL, argv[2], &b,
+		on_released, on_stopped, NULL};
 	fleet_new(&options, &b.fleet);
 	fleet_partitions(b.fleet, b.partitions);
 	int failed = rounds(&b, rundir, atoi(argv[4]));
