@@ -407,7 +407,7 @@ static bool refused_early(struct http *http, struct MHD_Connection *connection, 
 
 	if (foreign(http->query, connection, method, question.fd, answer))
 		return true;
-	if (!asked->posts)
+	if (!asked->posts || route == NULL)
 		return false;
 	/* Nobody's body is taken in before he may ask. */
 	asked->allowed = question_allowed(&question, route->needs, NULL, answer);
