@@ -347,7 +347,9 @@ int usage_commit(struct usage *usage, const struct usage_commit *how)
 	store_reserve(&txn, &need);
 	scrub_begin(&usage->scrub);
 	names_write(&usage->names, &txn);
+	outbox_begin(&usage->outbox);
 	apply_batch(usage, &txn, &meta);
+	outbox_flush(&usage->outbox, &txn, &meta);
 	meta.tenants = usage->names.tenants;
 	meta.policies = names_policies(&usage->names);
 	meta.sources = sources_write(&usage->sources, &txn);

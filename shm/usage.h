@@ -13,7 +13,7 @@
  *	'T' tenant:4                          what it has in the store, name
  *	'p' tenant:4 policy:2                 policy name (policy 0 = "", never stored)
  *	'f' incarnation:16                    foreign source: highest sequence:8, last seen s:4
- *	'o' sequence:8                        struct usage_outbox_row
+ *	'o' sequence of the last:8            struct usage_outbox_row, up to 31
  *	'r' tenant:4 upper_hash:8             block: keys of UpdateRates, which are no streams
  *	'q' offset:8                          quarantined record, raw
  *	'm'                                   struct usage_meta
@@ -42,7 +42,7 @@
 #include "shm/store.h"
 #include "shm/window.h"
 
-#define USAGE_FORMAT		   4
+#define USAGE_FORMAT		   5
 #define USAGE_BLOCK_SLOTS	   84
 #define USAGE_POLICIES_MAX	   1024 /* per tenant, the default one included; more fall into it */
 #define USAGE_NAME_SIZE		   256

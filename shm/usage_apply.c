@@ -384,7 +384,7 @@ static void produce(struct apply *ap, struct group *g, uint64_t hash)
 	bool is_due = ap->usage->produce_all || ap->now_s >= due_s;
 
 	if (is_due && !outbox_full(ap, most)) {
-		outbox_put(ap->txn, ap->meta,
+		outbox_put(&ap->usage->outbox, ap->txn, ap->meta,
 			&(struct usage_outbox_row){.hash = hash,
 				.bytes = entry->unsent_bytes,
 				.tenant = ap->tenant,

@@ -2,7 +2,11 @@
  * usage_outbox.c - rows for Kafka: made in the commit that decides to produce, gone
  * when our own record has come back from the log.
  *
- *	'o' sequence:8 --> { hash, bytes, tenant, seen, policy }
+ *	outbox_put --> pack --full, or all is applied--> 'o' sequence of the last one:8 --> { row, row ... }
+ *
+ * A pack is one value: a question brings a dozen new streams, and a value each would cost as
+ * much as their blocks.  It goes when all of it has come back; meta says how many rows of the
+ * oldest one still wait.
  *
  * Sequences rise without holes within one incarnation: others count a record of
  * ours only when its sequence is above the highest one they have seen.
@@ -16,7 +20,7 @@
 
 #include "shm/err.h"
 
-#define ROWS_PER_LEAF 40 /* at least, where they are appended */
+#define ROWS_PER_LEAF 40 /* at least, where they are appended, alone or in packs */
 
 static void row_key(struct usage_key *key, uint64_t sequence)
 {
@@ -24,13 +28,30 @@ static void row_key(struct usage_key *key, uint64_t sequence)
 	key_add_u64(key, sequence);
 }
 
-void outbox_put(struct store_txn *txn, struct usage_meta *meta, const struct usage_outbox_row *row)
+void outbox_begin(struct outbox *outbox)
+{
+	outbox->n = 0;
+}
+
+void outbox_flush(struct outbox *outbox, struct store_txn *txn, const struct usage_meta *meta)
 {
 	struct usage_key key;
 
-	row_key(&key, ++meta->sequence);
-	seal_put(txn, &key, row, sizeof(*row));
+	if (outbox->n == 0)
+		return;
+	row_key(&key, meta->sequence);
+	seal_put(txn, &key, outbox->rows, outbox->n * sizeof(outbox->rows[0]));
+	outbox->n = 0;
+}
+
+void outbox_put(struct outbox *outbox, struct store_txn *txn, struct usage_meta *meta,
+	const struct usage_outbox_row *row)
+{
+	outbox->rows[outbox->n++] = *row;
+	meta->sequence++;
 	meta->outbox++;
+	if (outbox->n == OUTBOX_PACK)
+		outbox_flush(outbox, txn, meta);
 }
 
 /*
@@ -39,16 +60,20 @@ void outbox_put(struct store_txn *txn, struct usage_meta *meta, const struct usa
  */
 void outbox_clear(const struct batch *batch, struct store_txn *txn, struct usage_meta *meta)
 {
+	uint64_t first = outbox_first(meta), last, to = batch->cleared_to;
 	struct store_bytes key, value;
-	struct usage_key from, row;
-	uint64_t sequence;
+	struct usage_key from, pack;
 
+	if (to > meta->sequence)
+		to = meta->sequence;
+	if (to < first)
+		return;
+	meta->outbox -= to - first + 1;
 	row_key(&from, 0);
-	while (batch->cleared_to > 0 && store_seek(txn, key_bytes(&from), &key, &value) &&
-		key_parse_u64(key, KEY_OUTBOX, &sequence) && sequence <= batch->cleared_to) {
-		row_key(&row, sequence);
-		store_delete(txn, key_bytes(&row));
-		meta->outbox--;
+	while (store_seek(txn, key_bytes(&from), &key, &value) &&
+		key_parse_u64(key, KEY_OUTBOX, &last) && last <= to) {
+		row_key(&pack, last);
+		store_delete(txn, key_bytes(&pack));
 	}
 }
 
@@ -103,16 +128,28 @@ static bool fill_names(
 	return true;
 }
 
-static bool fill_row(const struct usage *usage, struct store_txn *txn, struct store_bytes key,
-	struct store_bytes value, struct usage_outgoing *out)
+bool outbox_open(struct store_txn *txn, struct store_bytes key, struct store_bytes value,
+	struct outbox_pack *pack)
+{
+	if (!key_parse_u64(key, KEY_OUTBOX, &pack->last))
+		return false;
+	if (!seal_open(txn, key, &value))
+		return false;
+	pack->n = value.len / sizeof(struct usage_outbox_row);
+	pack->rows = value.data;
+	if (value.len % sizeof(struct usage_outbox_row) || pack->n == 0 || pack->n > OUTBOX_PACK ||
+		pack->n > pack->last)
+		return usage_corrupt(txn);
+	pack->first = pack->last - pack->n + 1;
+	return true;
+}
+
+static bool fill_row(const struct usage *usage, const struct outbox_pack *pack, uint64_t sequence,
+	struct usage_outgoing *out)
 {
 	struct usage_outbox_row row;
-	uint64_t sequence;
 
-	if (!key_parse_u64(key, KEY_OUTBOX, &sequence) || !seal_open(txn, key, &value) ||
-		value.len != sizeof(row))
-		return false;
-	memcpy(&row, value.data, sizeof(row));
+	memcpy(&row, pack->rows + (sequence - pack->first) * sizeof(row), sizeof(row));
 	*out = (struct usage_outgoing){
 		.sequence = sequence, .hash = row.hash, .bytes = row.bytes, .seen_s = row.seen_s};
 	return fill_names(&usage->names, row.tenant, row.policy, out);
@@ -120,10 +157,11 @@ static bool fill_row(const struct usage *usage, struct store_txn *txn, struct st
 
 int usage_outbox_list(struct usage *usage, uint64_t after, struct usage_outgoing *rows, size_t cap)
 {
+	uint64_t next = outbox_first(&usage->meta);
 	struct store_bytes key, value;
+	struct outbox_pack pack;
 	struct store_txn txn;
 	struct usage_key from;
-	uint64_t sequence, expected = outbox_first(&usage->meta);
 	size_t n = 0;
 	bool more;
 	int err;
@@ -132,19 +170,19 @@ int usage_outbox_list(struct usage *usage, uint64_t after, struct usage_outgoing
 	if (usage->meta.outbox == 0 || after >= usage->meta.sequence)
 		return 0;
 	store_begin_read(&txn, usage->store);
-	if (expected <= after)
-		expected = after + 1;
-	row_key(&from, expected);
+	if (next <= after)
+		next = after + 1;
+	row_key(&from, next);
 	for (more = store_seek(&txn, key_bytes(&from), &key, &value);
-		more && n < cap && key_parse_u64(key, KEY_OUTBOX, &sequence);
+		more && n < cap && outbox_open(&txn, key, value, &pack);
 		more = store_next(&txn, &key, &value)) {
-		if (sequence != expected++ || !fill_row(usage, &txn, key, value, &rows[n])) {
+		if (pack.first > next || pack.last < next)
 			usage_corrupt(&txn);
-			break;
-		}
-		n++;
+		for (; next <= pack.last && n < cap && !txn.err; next++)
+			if (!fill_row(usage, &pack, next, &rows[n++]))
+				usage_corrupt(&txn);
 	}
-	if (n < cap && expected != usage->meta.sequence + 1)
+	if (n < cap && next != usage->meta.sequence + 1)
 		usage_corrupt(&txn);
 	err = txn.err;
 	store_abort(&txn);

@@ -330,7 +330,30 @@ void due_free(struct due *due);
 
 /* --- usage_outbox.c -------------------------------------------------------------------------- */
 
-void outbox_put(struct store_txn *txn, struct usage_meta *meta, const struct usage_outbox_row *row);
+#define OUTBOX_PACK 31 /* rows in a value, at most: SEAL_VALUE_MAX */
+_Static_assert(OUTBOX_PACK * sizeof(struct usage_outbox_row) <= SEAL_VALUE_MAX, "fits");
+
+/* Rows of the commit under way that are in no value yet. */
+struct outbox {
+	size_t n;
+	struct usage_outbox_row rows[OUTBOX_PACK];
+};
+
+void outbox_begin(struct outbox *outbox);
+void outbox_put(struct outbox *outbox, struct store_txn *txn, struct usage_meta *meta,
+	const struct usage_outbox_row *row);
+void outbox_flush(struct outbox *outbox, struct store_txn *txn, const struct usage_meta *meta);
+
+/* A value, checked: rows first .. last, 32 bytes each, aligned to nothing. */
+struct outbox_pack {
+	uint64_t first, last;
+	size_t n;
+	const char *rows;
+};
+
+/* false: it is of another kind, or txn->err. */
+bool outbox_open(struct store_txn *txn, struct store_bytes key, struct store_bytes value,
+	struct outbox_pack *pack);
 
 /* Rows are the last ones of the sequence: they go from below, without holes. */
 uint64_t outbox_first(const struct usage_meta *meta);
@@ -400,6 +423,7 @@ struct usage {
 	struct names names;
 	struct sources sources;
 	struct rows rows;
+	struct outbox outbox;
 	struct sweep sweep;
 	struct scrub scrub;
 };

@@ -199,16 +199,22 @@ static bool next_outgoing(struct scrubber *sc)
 {
 	const struct usage_meta *meta = &sc->usage->meta;
 	struct scrub *scrub = sc->scrub;
-	struct store_bytes value;
-	struct usage_key key;
+	struct store_bytes key, value;
+	struct outbox_pack pack;
+	struct usage_key from;
 
 	if (scrub->at < outbox_first(meta))
 		scrub->at = outbox_first(meta);
 	if (meta->outbox == 0 || scrub->at > meta->sequence)
 		return false;
-	key_prefix(&key, KEY_OUTBOX);
-	key_add_u64(&key, scrub->at++);
-	return seal_get(&sc->txn, &key, &value) || wrong(sc, "a row of the outbox");
+	key_prefix(&from, KEY_OUTBOX);
+	key_add_u64(&from, scrub->at);
+	if (!store_seek(&sc->txn, key_bytes(&from), &key, &value) ||
+		!outbox_open(&sc->txn, key, value, &pack) || pack.first > scrub->at ||
+		pack.last > meta->sequence)
+		return wrong(sc, "rows of the outbox");
+	scrub->at = pack.last + 1;
+	return true;
 }
 
 static bool step(struct scrubber *sc)

@@ -281,18 +281,20 @@ static void usage_own_records_clear_the_outbox(void **state)
 {
 	struct usage *usage = open_usage();
 	struct record record = record_of("t", "", 3, 1, NOW);
-	struct usage_key key;
+	const struct usage_outbox_row row = {.hash = 3};
+	struct usage_meta meta = *usage_meta(usage);
 	struct store_txn txn;
 
 	(void)state;
 	/* Rows as the emitter will write them, with meta's count. */
 	store_begin(&txn, usage_store(usage));
-	for (uint64_t sequence = 1; sequence <= 3; sequence++) {
-		key_prefix(&key, KEY_OUTBOX);
-		key_add_u64(&key, sequence);
-		seal_put(&txn, &key, "row", 3);
-	}
+	outbox_begin(&usage->outbox);
+	for (int i = 0; i < 3; i++)
+		outbox_put(&usage->outbox, &txn, &meta, &row);
+	outbox_flush(&usage->outbox, &txn, &meta);
 	assert_int_equal(store_commit(&txn), 0);
+	assert_int_equal(meta.outbox, 3);
+	assert_int_equal(meta.sequence, 3);
 	usage->meta.outbox = usage->pending.outbox = 3;
 	usage->meta.sequence = usage->pending.sequence = 3;
 	record.has_source = true;
