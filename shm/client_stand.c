@@ -46,6 +46,7 @@ struct known {
 	const uint64_t *hashes;
 	size_t n;
 	uint8_t *active;
+	uint32_t *until;		  /* or NULL */
 	const struct client_visit *visit; /* while it is read */
 };
 
@@ -54,6 +55,8 @@ static void tell_active(void *arg, size_t i, int64_t last_seen_s)
 	const struct known *ask = arg;
 	uint32_t now = ask->visit->now_minute, window = ask->visit->tally->window;
 	uint32_t seen = window_minute_of_s((uint32_t)last_seen_s);
+	if (ask->until)
+		ask->until[i] = seen + window;
 	if (last_seen_s < 0 || !window_active(now, seen, window))
 		ask->active[i] = STREAM_NEW;
 	else
@@ -79,7 +82,7 @@ static int read_known(struct client_visit *visit, void *arg)
 }
 
 int client_stand_known(struct tally *tally, const char *tenant, uint32_t partition,
-	uint64_t generation, const uint64_t *hashes, size_t n, uint8_t *active)
+	uint64_t generation, const uint64_t *hashes, size_t n, uint8_t *active, uint32_t *until)
 {
 	struct known ask = {
 		.tenant = tenant,
@@ -87,12 +90,18 @@ int client_stand_known(struct tally *tally, const char *tenant, uint32_t partiti
 		.hashes = hashes,
 		.n = n,
 		.active = active,
+		.until = until,
 	};
 	if (!tally->attached)
 		return TALLY_ENOTREADY;
 	/* What is stood on is the caller's to remember. */
 	tally->n_stands = 0;
 	return client_public(client_visit(tally, partition, read_known, &ask));
+}
+
+uint32_t client_stand_minute(const struct tally *tally)
+{
+	return window_minute_of_ms(tally->now_ms);
 }
 
 enum client_standing client_stand_of(const struct tally *tally, uint32_t partition,

@@ -50,10 +50,14 @@ enum client_activity {
 /*
  * Which of a tenant's streams are active: active[i] (enum client_activity) for
  * hashes[i], all of this partition, in one transaction.  0, TALLY_ENOTREADY when the partition left
- * meanwhile, or why its store cannot be read.
+ * meanwhile, or why its store cannot be read.  until, unless NULL: of those that are active, the
+ * last minute (since 1970) in which they are, whatever comes.
  */
 int client_stand_known(struct tally *tally, const char *tenant, uint32_t partition,
-	uint64_t generation, const uint64_t *hashes, size_t n, uint8_t *active);
+	uint64_t generation, const uint64_t *hashes, size_t n, uint8_t *active, uint32_t *until);
+
+/* The minute that the last call counted with. */
+uint32_t client_stand_minute(const struct tally *tally);
 
 /* A generation that was ready under a routing of so many partitions. */
 enum client_standing client_stand_of(const struct tally *tally, uint32_t partition,

@@ -267,7 +267,7 @@ static void read_stands(struct race_reader *reader)
 			must(!stood(&look, OPEN));
 			continue;
 		}
-		err = client_stand_known(tally, TENANT, look.p, generation, &hash, 1, &active);
+		err = client_stand_known(tally, TENANT, look.p, generation, &hash, 1, &active, NULL);
 		later.phase = atomic_load(&test.phase[look.p]);
 		standing = client_stand_of(tally, look.p, generation, partitions, host_boot_ns());
 		must(err == 0 || err == TALLY_ENOTREADY);

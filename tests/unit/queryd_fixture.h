@@ -390,11 +390,17 @@ int64_t client_stand_assigned(const struct tally *tally, uint32_t partition, uin
 }
 
 int client_stand_known(struct tally *tally, const char *tenant, uint32_t partition,
-	uint64_t generation, const uint64_t *hashes, size_t n, uint8_t *active)
+	uint64_t generation, const uint64_t *hashes, size_t n, uint8_t *active, uint32_t *until)
 {
 	(void)tally, (void)tenant, (void)partition, (void)generation, (void)hashes, (void)n;
-	(void)active;
+	(void)active, (void)until;
 	return TALLY_ENOTREADY;
+}
+
+uint32_t client_stand_minute(const struct tally *tally)
+{
+	(void)tally;
+	return 0;
 }
 
 uint64_t client_stand_limits(const struct tally *tally)

@@ -130,14 +130,12 @@ static enum ask_result result_of_error(int err)
 	return err == TALLY_EBUSY || err == TALLY_ENOMEM ? ASK_FAILED : ASK_UNSERVED;
 }
 
-bool ask_look_up(struct ask_work *work, const struct ask_part *part, const uint32_t *streams,
-	size_t n, uint64_t *hashes, uint8_t *active)
+static bool look_up(struct ask_work *work, const struct ask_part *part, const uint32_t *streams,
+	size_t n, const uint64_t *hashes, uint8_t *active, uint32_t *until)
 {
-	for (size_t i = 0; i < n; i++)
-		hashes[i] = work->ask->streams[streams[i]].hash;
 	errno = 0;
 	int err = client_stand_known(work->asker->tally, work->ask->tenant, part->partition,
-		part->generation, hashes, n, active);
+		part->generation, hashes, n, active, until);
 	if (err)
 		say_unreadable(work->asker, part, err, errno);
 	for (size_t i = 0; err && i < n; i++)
@@ -145,23 +143,84 @@ bool ask_look_up(struct ask_work *work, const struct ask_part *part, const uint3
 	return !err;
 }
 
+bool ask_look_up(struct ask_work *work, const struct ask_part *part, const uint32_t *streams,
+	size_t n, uint64_t *hashes, uint8_t *active)
+{
+	for (size_t i = 0; i < n; i++)
+		hashes[i] = work->ask->streams[streams[i]].hash;
+	return look_up(work, part, streams, n, hashes, active, NULL);
+}
+
+#define SOME  256 /* at once, on the stack */
+#define AHEAD 8
+
+struct some {
+	uint32_t group; /* in known */
+	size_t n;
+	uint32_t stream[SOME], until[SOME];
+	uint64_t hash[SOME];
+	uint8_t active[SOME];
+};
+
+static void set_in_map(struct ask_work *work, uint32_t stream)
+{
+	work->state[stream] = STREAM_IN_MAP;
+	work->ask->streams[stream].result = ASK_ACCEPTED;
+}
+
+/* Those that were found before are known without a look; the others are taken down. */
+static void ask_memory(struct ask_work *work, const uint32_t *streams, const uint64_t *hash,
+	size_t n, struct some *some)
+{
+	struct known *known = work->asker->known;
+	uint32_t now = client_stand_minute(work->asker->tally);
+	some->n = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (i + AHEAD < n)
+			known_fetch(known, some->group, hash[i + AHEAD]);
+		if (known_has(known, some->group, hash[i], now)) {
+			set_in_map(work, streams[i]);
+			continue;
+		}
+		some->stream[some->n] = streams[i];
+		some->hash[some->n++] = hash[i];
+	}
+}
+
+static bool ask_store(struct ask_work *work, const struct ask_part *part, struct some *some)
+{
+	static const uint8_t states[] = {
+		[STREAM_NEW] = STREAM_OPEN, [STREAM_EXPIRING] = STREAM_TO_RENEW};
+	if (some->n &&
+		!look_up(work, part, some->stream, some->n, some->hash, some->active, some->until))
+		return false;
+	for (size_t i = 0; i < some->n; i++) {
+		uint32_t stream = some->stream[i];
+		if (some->active[i] == STREAM_ACTIVE) {
+			set_in_map(work, stream);
+			known_note(work->asker->known, some->group, some->hash[i], some->until[i]);
+			continue;
+		}
+		work->state[stream] = states[some->active[i]];
+		work->found_new += some->active[i] == STREAM_NEW;
+		work->found_expiring += some->active[i] == STREAM_EXPIRING;
+	}
+	return true;
+}
+
 /* The next n streams of a part.  false: the partition cannot be read. */
 static bool read_streams(struct ask_work *work, const struct ask_part *part, size_t n)
 {
-	static const uint8_t states[] = {[STREAM_NEW] = STREAM_OPEN,
-		[STREAM_ACTIVE] = STREAM_IN_MAP,
-		[STREAM_EXPIRING] = STREAM_TO_RENEW};
-	size_t at = part->first + work->read_at;
-	const uint32_t *streams = work->order + at;
-	const uint8_t *active = work->active + at;
-	if (!ask_look_up(work, part, streams, n, work->hash + at, work->active + at))
-		return false;
-	for (size_t i = 0; i < n; i++) {
-		work->state[streams[i]] = states[active[i]];
-		work->found_new += active[i] == STREAM_NEW;
-		work->found_expiring += active[i] == STREAM_EXPIRING;
-		if (active[i] == STREAM_ACTIVE)
-			work->ask->streams[streams[i]].result = ASK_ACCEPTED;
+	size_t at = part->first + work->read_at, end = at + n;
+	struct some some;
+	some.group = known_group(work->asker->known, work->ask->tenant, part->generation);
+	for (size_t i = at; i < end; i++)
+		work->hash[i] = work->ask->streams[work->order[i]].hash;
+	for (; at < end; at += SOME) {
+		size_t now = end - at < SOME ? end - at : SOME;
+		ask_memory(work, work->order + at, work->hash + at, now, &some);
+		if (!ask_store(work, part, &some))
+			return false;
 	}
 	return true;
 }

@@ -18,6 +18,7 @@
 
 #include "ask.h"
 #include "asker.h"
+#include "known.h"
 #include "ledger.h"
 #include "link.h"
 #include "refusals.h"
@@ -121,6 +122,7 @@ struct asker {
 	struct links *links;
 	struct ledger *ledger;
 	struct touches *touches;
+	struct known *known;
 	struct refusals *refusals;
 	struct refusals *accepted; /* by the same means: bytes */
 	struct ask_work *pool, *works, *ready, *ready_last;

@@ -344,6 +344,7 @@ struct asker *asker_new(const char *run_dir)
 		.arg = asker});
 	asker->ledger = ledger_new(&asker->tally);
 	asker->touches = touches_new(asker->links);
+	asker->known = known_new();
 	asker->refusals = refusals_new();
 	asker->accepted = refusals_new();
 	asker->count = &asker->own_count;
@@ -436,6 +437,7 @@ void asker_free(struct asker **handle)
 	ask_end_all(asker);
 	links_free(&asker->links); /* nobody waits for what is under way */
 	touches_free(&asker->touches);
+	known_free(&asker->known);
 	ledger_free(&asker->ledger);
 	refusals_free(&asker->refusals);
 	refusals_free(&asker->accepted);
