@@ -83,6 +83,7 @@ enum how {
 	CALL(mkdirat,			MINUS,	ENOSPC, EROFS, EACCES) \
 	CALL(rename,			MINUS,	ENOSPC, EIO, EACCES) \
 	CALL(renameat,			MINUS,	ENOSPC, EIO, EACCES) \
+	CALL(renameat2,			MINUS,	ENOSPC, EIO, EACCES) \
 	CALL(unlink,			MINUS,	EIO, EACCES) \
 	CALL(unlinkat,			MINUS,	EIO, EACCES) \
 	CALL(chmod,			MINUS,	EPERM, EROFS) \

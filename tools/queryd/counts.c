@@ -191,12 +191,11 @@ static int make(struct counts *counts, const char *name, bool over)
 		return err;
 	((struct counts_file *)segment.map)->head.schema = counts->schema;
 	err = lock(fd);
-	if (err == 0 && (over ? renameat(counts->dir, temporary, counts->dir, name)
-			      : linkat(counts->dir, temporary, counts->dir, name, 0)) != 0)
+	if (err == 0 && renameat2(counts->dir, temporary, counts->dir, name,
+				over ? 0 : RENAME_NOREPLACE) != 0)
 		err = errno == EEXIST ? ERR_BUSY : err_from_errno(errno);
-	if (!over || err != 0)
-		unlinkat(counts->dir, temporary, 0);
 	if (err != 0) {
+		unlinkat(counts->dir, temporary, 0);
 		segment_detach(&segment);
 		close(fd);
 		return err;
