@@ -215,6 +215,30 @@ static bool stat_file(const char *dir, const char *name, struct stat *st)
 	       lstat(path, st) == 0;
 }
 
+/*
+ * What LMDB has written there when it made the file; whoever opens the store compares it.  The
+ * descriptor stays until LMDB has closed its own: to close any ends all our locks on the file.
+ */
+static uint64_t lock_head(const struct store *store)
+{
+	uint64_t head = 0;
+
+	return pread(store->lock_fd, &head, sizeof(head), 0) == sizeof(head) ? head : 0;
+}
+
+static int keep_lock_head(struct store *store, const char *path)
+{
+	char name[4096];
+
+	if (snprintf(name, sizeof(name), "%s/%s", path, LOCK_NAME) >= (int)sizeof(name))
+		return ERR_INVALID;
+	store->lock_fd = open(name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (store->lock_fd < 0)
+		return err_from_errno(errno);
+	store->lock_head = lock_head(store);
+	return 0;
+}
+
 int store_open_writer(
 	const char *path, uint64_t map_bytes, uint32_t readers_max, struct store **out)
 {
@@ -242,6 +266,7 @@ int store_open_writer(
 	if (!store)
 		return ERR_NOMEM;
 	store->writer = true;
+	store->lock_fd = -1;
 	store->lock_dev = lock.st_dev;
 	store->lock_ino = lock.st_ino;
 	rc = mdb_env_create(&store->env);
@@ -254,6 +279,8 @@ int store_open_writer(
 			MDB_WRITEMAP | MDB_NOSYNC | MDB_NOMETASYNC | MDB_NOTLS, 0640);
 	FAULT("store.opened");
 	err = rc ? store_error(store, "env_open", rc) : store_attach(store, data_size);
+	if (!err)
+		err = keep_lock_head(store, path);
 	if (err)
 		store_close(&store);
 	*out = store;
@@ -272,6 +299,7 @@ bool store_is_in_place(const struct store *store, const char *path)
 		return true;
 	return data.st_dev == ours.st_dev && data.st_ino == ours.st_ino &&
 	       lock.st_dev == store->lock_dev && lock.st_ino == store->lock_ino &&
+	       lock_head(store) == store->lock_head &&
 	       (uint64_t)ours.st_size / store->page_size > info.me_last_pgno;
 }
 
@@ -337,6 +365,8 @@ void store_close(struct store **storep)
 		mdb_txn_abort(store->idle_txn);
 	if (store->env)
 		mdb_env_close(store->env);
+	if (store->writer && store->lock_fd >= 0)
+		close(store->lock_fd);
 	free(store);
 	*storep = NULL;
 }

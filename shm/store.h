@@ -81,8 +81,9 @@ int store_open_reader(const char *path, struct store **out);
 void store_close(struct store **store);
 
 /*
- * Writer: both files still lie in `path`, and data.mdb is as long as it has to be.  Readers that
- * come find no store otherwise, or another one, and what is beyond the end of a file is a SIGBUS.
+ * Writer: both files still lie in `path`, data.mdb is as long as it has to be, and lock.mdb begins
+ * as it has to.  Readers that come find no store otherwise, or another one, and what is beyond the
+ * end of a file is a SIGBUS.
  */
 bool store_is_in_place(const struct store *store, const char *path);
 

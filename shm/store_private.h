@@ -21,6 +21,8 @@ struct store {
 	bool writer;
 	dev_t lock_dev; /* of lock.mdb, as a writer found it */
 	ino_t lock_ino;
+	int lock_fd; /* writer: a second one, of lock.mdb; -1 = none */
+	uint64_t lock_head;
 	uint32_t page_size;
 	uint64_t last_txn;     /* writer: the one committed last */
 	uint64_t reserved;     /* bytes from the start of the file that we know have blocks */

@@ -127,6 +127,7 @@ type_keys p
 # --- the end --------------------------------------------------------------------------------------------
 type_keys q
 sees 'q ends it, and what was there before is there again' '^here before'
+wait_screen '^Connection to 127.0.0.1 closed'	# until then ssh takes what is typed
 run "code=\$?; stty -a >$T/after.txt; echo code \$code"
 sees 'with exit code 0' '^code 0'
 same "$T/before.txt" "$T/after.txt" 'the terminal is set as before'
