@@ -144,6 +144,13 @@ is "$(streams)" "$before" 'with what was counted'
 is "$(inside 'journalctl -u tally -o cat | tac | sed "/stop.begin/q" | grep -c partition.adopting')" 4 'because the stores were adopted'
 is "$(inside 'journalctl -u tally -p warning -o cat | grep -c "worker.died\|query.died"')" 0 'nobody has died'
 
+# What a stop leaves is memory, until somebody wants it back.
+ok 'a stop keeps the stores' inside 'systemctl stop tally tally-http.socket tally-grpc.socket && ls -d /run/tally/p0.*'
+ok 'systemctl clean --what=runtime tally gives them back' inside 'systemctl clean --what=runtime tally && ! ls /run/tally/p0.* 2>/dev/null'
+ok 'and it starts from the log' inside 'systemctl start tally-http.socket tally-grpc.socket tally'
+ok 'it becomes ready' ready
+is "$(streams)" "$before" 'with what was counted'
+
 # --- and away -------------------------------------------------------------------------------------
 
 ok 'apt-get remove' inside 'apt-get -q -y remove tally'
