@@ -37,10 +37,9 @@
  * The time to count with.  As in workers, a leap of the wall clock is followed only when it has
  * lasted: or all streams would have expired at once.
  */
-static int64_t corrected_ms(struct tally *tally)
+static int64_t corrected_ms(struct tally *tally, uint64_t boot)
 {
 	int64_t wall = host_wall_ms(), now;
-	uint64_t boot = host_boot_ns();
 	if (!tally->clock.boot_ns)
 		clock_start(&tally->clock, INT64_MIN, wall, boot);
 	now = clock_now(&tally->clock, wall, boot);
@@ -53,9 +52,9 @@ static int64_t corrected_ms(struct tally *tally)
 }
 
 /* That, plus the offset that all processes of this instance add. */
-static int64_t now_of(struct tally *tally)
+static int64_t now_of(struct tally *tally, uint64_t boot)
 {
-	int64_t now = corrected_ms(tally), offset = 0, sum;
+	int64_t now = corrected_ms(tally, boot), offset = 0, sum;
 	if (tally->attached)
 		offset = atomic_load_explicit(
 			&tally->table.head->clock_offset_ms, memory_order_relaxed);
@@ -158,12 +157,11 @@ static uint32_t read_partitions(const struct tally *tally)
  */
 static bool replaced(struct tally *tally)
 {
-	uint64_t now = host_boot_ns();
 	if (retired(tally))
 		return true;
-	if (now - tally->looked_at_ns < LOOK_EVERY_NS)
+	if (tally->boot_ns - tally->looked_at_ns < LOOK_EVERY_NS)
 		return false;
-	tally->looked_at_ns = now;
+	tally->looked_at_ns = tally->boot_ns;
 	return table_replaced(tally->dirfd, &tally->table);
 }
 
@@ -171,12 +169,13 @@ int client_enter(struct tally *tally)
 {
 	int err = 0;
 	tally->n_stands = 0;
-	if (tally->pid != getpid())
+	if (tally->pid != client_pid())
 		return ERR_INVALID;
+	tally->boot_ns = host_boot_ns();
 	if (!tally->attached || replaced(tally))
 		err = attach(tally);
 	tally->partitions = err ? 0 : read_partitions(tally);
-	now_of(tally);
+	now_of(tally, tally->boot_ns);
 	return err;
 }
 
@@ -192,7 +191,7 @@ int tally_open(const char *run_dir, unsigned flags, struct tally **out)
 		return TALLY_ENOMEM;
 	tally->dirfd = -1;
 	tally->flags = flags;
-	tally->pid = getpid();
+	tally->pid = client_pid();
 	tally->run_dir = realpath(run_dir, NULL);
 	int err = tally->run_dir ? attach(tally) : err_from_errno(errno);
 	if (err)
@@ -207,7 +206,7 @@ void tally_close(struct tally **handle)
 	if (!tally)
 		return;
 	*handle = NULL;
-	if (tally->pid == getpid()) /* a child must not end its parent's maps */
+	if (tally->pid == client_pid()) /* a child must not end its parent's maps */
 		prune(tally, true);
 	detach_table(tally);
 	client_limits_drop(tally);
@@ -221,7 +220,7 @@ void tally_close(struct tally **handle)
 
 void tally_idle(struct tally *tally)
 {
-	if (!tally || tally->pid != getpid())
+	if (!tally || tally->pid != client_pid())
 		return;
 	if (!tally->attached || table_replaced(tally->dirfd, &tally->table))
 		attach(tally);
@@ -231,7 +230,7 @@ void tally_idle(struct tally *tally)
 
 int64_t tally_now_ms(struct tally *tally)
 {
-	return now_of(tally);
+	return now_of(tally, host_boot_ns());
 }
 
 /* ------------------------------------------------------------------ the protocol */
@@ -241,33 +240,37 @@ uint32_t client_partitions(const struct tally *tally)
 	return tally->partitions;
 }
 
-bool client_usable(const struct tally *tally, struct client_stand *stand)
+bool client_usable(const struct tally *tally, struct client_stand *stand, uint64_t boot_ns)
 {
 	const struct table *table = &tally->table;
 	enum part_state state = table_word_state(stand->word);
-	stand->ready = table_is_ready(table, stand->partition, stand->word, host_boot_ns());
+	stand->ready = table_is_ready(table, stand->partition, stand->word, boot_ns);
 	if (stand->ready)
 		return true;
 	return tally->flags & TALLY_STALE_OK && state != PART_FREE && state < PART_STATES &&
 	       !retired(tally) && table_word_of(table, stand->partition) == stand->word;
 }
 
-/* Right after a transaction: the word stands; an answer that became stale meanwhile is stale. */
-static bool still_usable(const struct tally *tally, struct client_stand *stand)
+/*
+ * Right after a transaction: the word stands; an answer that became stale meanwhile is stale.  The
+ * time is the call's: what leases say by then is looked at when all has been read.
+ */
+static bool still_usable(const struct tally *tally, struct client_stand *stand, uint64_t boot_ns)
 {
 	bool was_ready = stand->ready;
-	bool usable = client_usable(tally, stand);
+	bool usable = client_usable(tally, stand, boot_ns);
 	stand->ready = stand->ready && was_ready;
 	return usable;
 }
 
 int tally_still_valid(struct tally *tally)
 {
-	if (!tally || !tally->attached || tally->pid != getpid() || retired(tally))
+	if (!tally || !tally->attached || tally->pid != client_pid() || retired(tally))
 		return 0;
+	uint64_t boot_ns = host_boot_ns();
 	for (uint32_t i = 0; i < tally->n_stands; i++) {
 		struct client_stand now = tally->stands[i];
-		if (!client_usable(tally, &now) || (tally->stands[i].ready && !now.ready))
+		if (!client_usable(tally, &now, boot_ns) || (tally->stands[i].ready && !now.ready))
 			return 0;
 	}
 	/* After the words: what was published under another number is seen by then. */
@@ -312,6 +315,7 @@ static int part_store(
 		}
 		part->generation = generation;
 		part->partitions = tally->partitions;
+		part->asked = 0;
 	}
 	*store = client_env_store(part->env);
 	return 0;
@@ -391,14 +395,17 @@ int client_visit(struct tally *tally, uint32_t partition, client_read_fn *read, 
 	for (int tries = 0; tries < CLIENT_TRIES; tries++) {
 		struct client_stand stand = {.partition = partition};
 		stand.word = table_word_of(&tally->table, partition);
-		if (!client_usable(tally, &stand))
+		if (!client_usable(tally, &stand, tally->boot_ns))
 			return ERR_NOT_READY;
 		int err = read_once(tally, &stand, read, arg);
-		if (!still_usable(tally, &stand))
+		bool stands = !err || err == ERR_NOT_FOUND;
+		if (!stands) /* nobody asks again whether it was ready */
+			tally->boot_ns = host_boot_ns();
+		if (!still_usable(tally, &stand, tally->boot_ns))
 			continue;
 		if (err == ERR_CORRUPT && hear_corrupt)
 			hear_corrupt(partition, table_word_generation(stand.word));
-		if (err && err != ERR_NOT_FOUND)
+		if (!stands)
 			return err;
 		int stood = stand_on(tally, &stand);
 		return stood ? stood : err;

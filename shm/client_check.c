@@ -22,10 +22,10 @@ struct check_ask {
 	const char *tenant;
 	struct tally_check *list;
 	size_t n;
-	struct tally_tenant_limits *limits;
-	uint32_t partition; /* being read */
-	bool counting;	    /* second pass: buckets, too */
-	bool strangers;	    /* some stream is not known */
+	struct tally_tenant_limits *limits; /* NULL: nobody wants to know */
+	uint32_t partition;		    /* being read */
+	bool counting;			    /* second pass: buckets, too */
+	bool strangers;			    /* some stream is not known */
 };
 
 static const char *policy_of(const struct tally_check *check)
@@ -118,21 +118,14 @@ static void begin_pass(struct check_ask *ask, uint32_t partitions)
 }
 
 /* Partitions that nobody asks about count by their state. */
-static void basis_of(struct check_ask *ask, struct tally *tally)
+static void basis_of(struct tally_basis *basis, const struct tally *tally)
 {
-	struct tally_basis *basis = &ask->buckets.basis;
-	uint64_t boot = host_boot_ns();
 	bool stale_ok = tally->flags & TALLY_STALE_OK;
+	uint32_t ready;
 	*basis = (struct tally_basis){.partitions = client_partitions(tally)};
-	for (uint32_t p = 0; p < basis->partitions; p++) {
-		uint64_t word = table_word_of(&tally->table, p);
-		if (table_word_state(word) == PART_FREE || table_word_state(word) >= PART_STATES)
-			continue;
-		bool ready = table_is_ready(&tally->table, p, word, boot);
-		basis->owned++;
-		basis->answered += ready || stale_ok;
-		basis->stale |= !ready && stale_ok;
-	}
+	ready = table_count(&tally->table, basis->partitions, host_boot_ns(), &basis->owned);
+	basis->answered = stale_ok ? basis->owned : ready;
+	basis->stale = stale_ok && ready < basis->owned;
 	basis->complete = basis->owned > 0 && basis->answered == basis->owned;
 }
 
@@ -144,7 +137,6 @@ static void known_pass(struct check_ask *ask, struct tally *tally)
 			int err = client_visit(tally, partition, read_check, ask);
 			judge_partition(ask, partition, err);
 		}
-	basis_of(ask, tally);
 }
 
 /* All over again, so that what is known and what is counted is of one transaction. */
@@ -169,15 +161,23 @@ static int check_streams(struct tally *tally, void *arg)
 	uint32_t partitions = client_partitions(tally);
 	if (!partitions)
 		return client_unanswered(tally);
-	int err = client_buckets_start(&ask->buckets, tally, ask->tenant);
+	int err = client_limits_use(tally);
 	if (err)
 		return err;
 	ask->counting = ask->strangers = false;
 	begin_pass(ask, partitions);
 	known_pass(ask, tally);
+	if (!ask->strangers && !ask->limits)
+		return 0;
+	err = client_buckets_start(&ask->buckets, tally, ask->tenant);
+	if (err)
+		return err;
 	if (ask->strangers)
 		err = counting_pass(ask, tally, partitions);
-	client_limits_fill(&ask->buckets, ask->limits);
+	else
+		basis_of(&ask->buckets.basis, tally);
+	if (ask->limits)
+		client_limits_fill(&ask->buckets, ask->limits);
 	return err;
 }
 
@@ -192,12 +192,11 @@ static bool names_ok(const struct tally_check *streams, size_t n)
 int tally_check(struct tally *tally, const char *tenant, struct tally_check *streams, size_t n,
 	struct tally_tenant_limits *limits)
 {
-	struct tally_tenant_limits unused;
-	struct check_ask ask = {
-		.tenant = tenant, .list = streams, .n = n, .limits = limits ? limits : &unused};
+	struct check_ask ask = {.tenant = tenant, .list = streams, .n = n, .limits = limits};
 	if (!tally || (n && !streams) || !client_name_ok(tenant) || !names_ok(streams, n))
 		return TALLY_EINVALID;
-	*ask.limits = (struct tally_tenant_limits){0};
+	if (limits)
+		*limits = (struct tally_tenant_limits){0};
 	int err = client_call(tally, check_streams, &ask);
 	for (size_t i = 0; err && i < n; i++)
 		streams[i] = (struct tally_check){

@@ -17,8 +17,11 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "shm/client_private.h"
 #include "shm/err.h"
@@ -59,9 +62,29 @@ static void after_fork_child(void)
 	pthread_mutex_unlock(&registry.mutex);
 }
 
+/* In a page that the kernel empties in every child, however it was forked.  0: not known yet. */
+static _Atomic pid_t *self;
+
 static void watch_fork(void)
 {
+	size_t size = (size_t)sysconf(_SC_PAGESIZE);
+	void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+	if (page != MAP_FAILED && madvise(page, size, MADV_WIPEONFORK) == 0)
+		self = page;
+	else if (page != MAP_FAILED)
+		munmap(page, size);
+}
+
+pid_t client_pid(void)
+{
+	pthread_once(&registry.once, watch_fork);
+	pid_t pid = self ? atomic_load_explicit(self, memory_order_relaxed) : getpid();
+	if (!pid) {
+		pid = getpid();
+		atomic_store_explicit(self, pid, memory_order_relaxed);
+	}
+	return pid;
 }
 
 /* Plain things only: a link would lead out of the run directory. */

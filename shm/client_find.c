@@ -1,5 +1,5 @@
 /*
- * client_find.c - streams of one partition, looked up some at a time.
+ * client_find.c - a tenant's number; streams of one partition, looked up some at a time.
  *
  *	client_find_add: i, hash --SOME of them--> usage_find_streams --> tell(i, last seen)
  *
@@ -9,10 +9,34 @@
 
 #include "shm/client_private.h"
 
+/*
+ * Numbers of tenants are for the life of a generation; so the one of the tenant that is asked for
+ * again and again is remembered with each store.  That one is not there is looked up each time.
+ */
+bool client_find_tenant(struct client_visit *visit, const char *name, uint32_t *tenant)
+{
+	struct tally *tally = visit->tally;
+	struct client_part *part = &tally->parts[visit->partition];
+	size_t len = strlen(name);
+	if (len == 0 || len > USAGE_NAME_SIZE)
+		return false;
+	if (strcmp(tally->tenant, name) != 0) {
+		memcpy(tally->tenant, name, len + 1);
+		tally->asked++;
+	}
+	if (part->asked != tally->asked) {
+		if (!usage_find_tenant(visit->txn, name, len, &part->tenant))
+			return false;
+		part->asked = tally->asked;
+	}
+	*tenant = part->tenant;
+	return true;
+}
+
 void client_find_start(struct client_find *find, const char *tenant)
 {
 	find->n = 0;
-	find->known = usage_find_tenant(find->visit->txn, tenant, strlen(tenant), &find->tenant);
+	find->known = client_find_tenant(find->visit, tenant, &find->tenant);
 }
 
 void client_find_add(struct client_find *find, size_t i, uint64_t hash)

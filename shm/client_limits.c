@@ -35,7 +35,7 @@ void client_limits_drop(struct tally *tally)
  * been published.  One that cannot be used: the last one that could stays, else it
  * is an error; looked at again when the head names another.
  */
-static int use_limits(struct tally *tally)
+int client_limits_use(struct tally *tally)
 {
 	struct limits limits = {0};
 	uint64_t version =
@@ -123,7 +123,7 @@ int client_buckets_start(struct client_buckets *buckets, struct tally *tally, co
 		.entry = {.streams = LIMIT_NONE, .is_default = true},
 		.only = -1,
 	};
-	int err = use_limits(tally);
+	int err = client_limits_use(tally);
 	if (!err && tally->limits.segment.map) {
 		limits_find(&tally->limits, tenant, strlen(tenant), &buckets->entry);
 		buckets->version = limits_version(&tally->limits);
@@ -140,7 +140,7 @@ int client_buckets_read(struct client_visit *visit, struct client_buckets *bucke
 	uint32_t tenant, bucket = 0;
 	int policy = -1;
 	memset(buckets->read, 0, buckets->n * sizeof *buckets->read);
-	if (!usage_find_tenant(visit->txn, buckets->tenant, strlen(buckets->tenant), &tenant))
+	if (!client_find_tenant(visit, buckets->tenant, &tenant))
 		return 0;
 	while (client_next_row(visit, tenant, &policy, &row)) {
 		uint64_t streams = window_row_streams(&row, visit->now_minute);

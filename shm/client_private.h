@@ -43,6 +43,9 @@ int client_env_acquire(int dirfd, const char *run_dir, const char *name, struct 
 void client_env_release(struct client_env **env);
 struct store *client_env_store(const struct client_env *env);
 
+/* getpid, without a system call each time. */
+pid_t client_pid(void);
+
 /* Maps this process holds: for tests. */
 unsigned client_env_count(void);
 
@@ -55,6 +58,8 @@ struct client_part {
 	uint32_t partitions;	 /* the routing it was checked against */
 	uint64_t unopened;	 /* generation that could not be opened before it was ready ... */
 	uint64_t unopened_at_ns; /* ... and when: CLOCK_BOOTTIME */
+	uint64_t asked;		 /* tally->asked that `tenant` was found for in this generation */
+	uint32_t tenant;
 };
 
 /* What an answer stands on: this word of this partition. */
@@ -71,7 +76,8 @@ struct tally {
 	pid_t pid;
 	bool attached, attached_once;
 	struct table table;
-	uint64_t looked_at_ns; /* at its path: CLOCK_BOOTTIME */
+	uint64_t boot_ns;      /* when this call began: CLOCK_BOOTTIME */
+	uint64_t looked_at_ns; /* at the table's path: CLOCK_BOOTTIME */
 	/* Copied from the table's head once they have been checked. */
 	uint32_t slots, window, rate;
 	uint32_t partitions;  /* the routing of this call: a stream belongs to hash % partitions */
@@ -82,6 +88,9 @@ struct tally {
 	uint64_t limits_at;   /* the head's version when they were looked for */
 	int limits_err;
 	bool limits_tried;
+	/* The tenant that was asked for last, and the how-many-th it was, from 1: client_find.c. */
+	uint64_t asked;
+	char tenant[USAGE_NAME_SIZE + 1];
 	uint64_t *counts; /* of buckets: client_limits.c */
 	size_t counts_cap;
 	uint32_t n_stands;
@@ -114,7 +123,8 @@ int client_call(struct tally *tally, client_body_fn *body, void *arg);
 /*
  * The reader protocol for one partition: 0 or ERR_NOT_FOUND is what `read`
  * found in a store that was published all the time; else ERR_NOT_READY,
- * ERR_BUSY, ERR_CORRUPT, ...
+ * ERR_BUSY, ERR_CORRUPT, ...  Whether its lease still runs by then is the end
+ * of client_call's to see, or the caller's.
  */
 int client_visit(struct tally *tally, uint32_t partition, client_read_fn *read, void *arg);
 
@@ -152,8 +162,8 @@ bool client_next_row(
 /* Partitions of the routing that this table can name: the same all through a call. */
 uint32_t client_partitions(const struct tally *tally);
 
-/* Ready right now by the rule of table.h, or readable because of TALLY_STALE_OK. */
-bool client_usable(const struct tally *tally, struct client_stand *stand);
+/* Ready by the rule of table.h, or readable because of TALLY_STALE_OK. */
+bool client_usable(const struct tally *tally, struct client_stand *stand, uint64_t boot_ns);
 
 /* An internal error as one of tally.h's. */
 int client_public(int err);
@@ -248,6 +258,9 @@ struct client_buckets {
 	struct tally_basis basis;
 };
 
+/* The limits that have been published, or why they cannot be used. */
+int client_limits_use(struct tally *tally);
+
 /* Finds the tenant's limits; all counts are 0.  Valid until the next call on the handle. */
 int client_buckets_start(struct client_buckets *buckets, struct tally *tally, const char *tenant);
 
@@ -275,7 +288,10 @@ void client_limits_fill(const struct client_buckets *buckets, struct tally_tenan
 
 void client_limits_drop(struct tally *tally);
 
-/* --- client_find.c: streams of one partition, some at a time ---------------------------------- */
+/* --- client_find.c: a tenant's number; its streams of one partition, some at a time ------------ */
+
+/* As usage_find_tenant. */
+bool client_find_tenant(struct client_visit *visit, const char *name, uint32_t *tenant);
 
 #define CLIENT_FIND_SOME 64
 

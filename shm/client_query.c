@@ -30,11 +30,6 @@ bool client_next_row(
 	return false;
 }
 
-static bool find_tenant(struct client_visit *visit, const char *name, uint32_t *tenant)
-{
-	return usage_find_tenant(visit->txn, name, strlen(name), tenant);
-}
-
 /* false: nothing of it is in the window. */
 static bool sums_of(
 	const struct client_visit *visit, const struct window_row *row, struct client_sums *sums)
@@ -78,7 +73,7 @@ static int read_policies(struct client_visit *visit, void *arg)
 	uint32_t tenant;
 	int policy = -1, err = 0;
 	client_names_drop(&ask->names);
-	ask->found = find_tenant(visit, ask->tenant, &tenant);
+	ask->found = client_find_tenant(visit, ask->tenant, &tenant);
 	while (ask->found && !err && client_next_row(visit, tenant, &policy, &row))
 		err = note_policy(ask, visit, tenant, policy, &row);
 	return err;
@@ -185,7 +180,7 @@ static int read_minutes(struct client_visit *visit, void *arg)
 	uint32_t tenant;
 	int policy = -1;
 	memset(ask->scratch, 0, (ask->window + 1) * sizeof *ask->scratch);
-	ask->found = find_tenant(visit, ask->tenant, &tenant);
+	ask->found = client_find_tenant(visit, ask->tenant, &tenant);
 	while (ask->found && client_next_row(visit, tenant, &policy, &row))
 		add_row(ask, &row, visit->now_minute);
 	return 0;

@@ -96,6 +96,7 @@ int client_stand_known(struct tally *tally, const char *tenant, uint32_t partiti
 		return TALLY_ENOTREADY;
 	/* What is stood on is the caller's to remember. */
 	tally->n_stands = 0;
+	tally->boot_ns = host_boot_ns();
 	return client_public(client_visit(tally, partition, read_known, &ask));
 }
 

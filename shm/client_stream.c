@@ -56,7 +56,7 @@ static int read_stream(struct client_visit *visit, void *arg)
 	const struct one_stream *ask = arg;
 	struct usage_stream stream;
 	uint32_t tenant;
-	if (!usage_find_tenant(visit->txn, ask->tenant, strlen(ask->tenant), &tenant) ||
+	if (!client_find_tenant(visit, ask->tenant, &tenant) ||
 		!usage_find_stream(visit->txn, tenant, ask->hash, &stream))
 		return ERR_NOT_FOUND;
 	return fill_stream(visit, tenant, &stream, ask->out);
@@ -187,7 +187,7 @@ static int read_chunk(struct client_visit *visit, void *arg)
 	list->n = list->mark;
 	list->next = list->from;
 	list->at_end = true;
-	list->found = usage_find_tenant(visit->txn, list->tenant, strlen(list->tenant), &tenant);
+	list->found = client_find_tenant(visit, list->tenant, &tenant);
 	if (!list->found)
 		return 0;
 	size_t got = usage_list_streams(visit->txn, tenant, list->from, list->raw, CHUNK);
@@ -241,7 +241,7 @@ static int list_one(struct tally *tally, struct stream_ask *ask, uint32_t p, boo
 		return 0;
 	ask->basis.owned++;
 	if (p < ask->cursor.partition || *full) {
-		err = client_usable(tally, &stand) ? 0 : ERR_NOT_READY;
+		err = client_usable(tally, &stand, tally->boot_ns) ? 0 : ERR_NOT_READY;
 	} else {
 		ask->list.from = p == ask->cursor.partition ? ask->cursor.from : 0;
 		err = list_partition(tally, p, &ask->list, &more);
@@ -331,8 +331,7 @@ static int read_part(struct client_visit *visit, void *arg)
 		.next_offset = meta.next_offset,
 		.as_of_ms = visit->tally->now_ms,
 	};
-	if (!ask->tenant ||
-		!usage_find_tenant(visit->txn, ask->tenant, strlen(ask->tenant), &tenant))
+	if (!ask->tenant || !client_find_tenant(visit, ask->tenant, &tenant))
 		return ask->tenant ? ERR_NOT_FOUND : 0;
 	while (client_next_row(visit, tenant, &policy, &row)) {
 		ask->out->streams =

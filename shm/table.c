@@ -317,6 +317,24 @@ bool table_is_ready(const struct table *table, uint32_t partition, uint64_t word
 	return atomic_load_explicit(&slot->word, memory_order_acquire) == word;
 }
 
+/* As table_is_ready for each; a loop of its own, because it is run at every look-up. */
+uint32_t table_count(
+	const struct table *table, uint32_t partitions, uint64_t boot_ns, uint32_t *owned)
+{
+	const struct table_slot *slot = slot_of(table, 0);
+	uint32_t ready = 0;
+	*owned = 0;
+	for (uint32_t p = 0; p < partitions && in_range(table, p); p++, slot++) {
+		uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
+		enum part_state state = table_word_state(word);
+		*owned += state != PART_FREE && state < PART_STATES;
+		ready += state == PART_READY &&
+			 atomic_load_explicit(&slot->lease_until, memory_order_acquire) > boot_ns &&
+			 atomic_load_explicit(&slot->word, memory_order_acquire) == word;
+	}
+	return atomic_load_explicit(&table->head->retired, memory_order_acquire) ? 0 : ready;
+}
+
 enum log_level table_log_level(const struct table *table)
 {
 	uint32_t level = atomic_load_explicit(&table->head->log_level, memory_order_relaxed);

@@ -323,7 +323,7 @@ static void limits_are_whole_while_they_are_replaced(void **state)
 			publish(version, version * 2,
 				version % 2 ? LIMIT_INSTANCE : LIMIT_PARTITION);
 	}
-	for (int i = 0; i < ROUNDS; i++) {
+	for (int i = 0; i < ROUNDS || seen <= 10; i++) {
 		assert_int_equal(tally_buckets(tally, "b", -1, &limits, out, 3, &n), 0);
 		assert_int_equal(n, 1);
 		assert_int_equal(out[0].limit, limits.version * 2);
@@ -340,7 +340,6 @@ static void limits_are_whole_while_they_are_replaced(void **state)
 	}
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	assert_true(seen > 10);
 }
 
 /* ------------------------------------------------------------------ check */

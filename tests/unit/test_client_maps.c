@@ -93,6 +93,21 @@ static void client_keeps_parent_and_child_apart_after_a_fork(void **state)
 	assert_streams(tally, 3);
 }
 
+/* As a program does that does not call fork(): nobody tells us then. */
+static void client_knows_a_child_however_it_was_made(void **state)
+{
+	(void)state;
+	int status = -1;
+	assert_streams(tally, 3);
+	pid_t pid = _Fork();
+	if (pid == 0)
+		_exit(tally_tenant(tally, "t", &usage) != TALLY_EINVALID ||
+			tally_still_valid(tally));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_streams(tally, 3);
+}
+
 /* ------------------------------------------------------------------ many at once */
 
 enum { FLIPS = 5000, ANSWERS = 500, READERS = 3 };
@@ -213,6 +228,7 @@ int main(void)
 		TEST(client_opens_64_generations_and_leaks_nothing),
 		TEST(client_shares_one_map_between_handles),
 		TEST(client_keeps_parent_and_child_apart_after_a_fork),
+		TEST(client_knows_a_child_however_it_was_made),
 		TEST(client_never_mixes_generations_while_words_change_hard),
 		TEST(client_reads_whole_commits_while_a_worker_writes),
 	};

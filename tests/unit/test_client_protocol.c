@@ -167,6 +167,11 @@ static void client_calls_stale_what_was_stale_when_it_began(void **state)
 	assert_false(tally->stands[0].ready);
 }
 
+static int visit_once(struct tally *t, void *arg)
+{
+	return client_visit(t, 0, read_and_change, arg);
+}
+
 static void client_throws_away_what_was_revoked_while_it_read(void **state)
 {
 	(void)state;
@@ -174,10 +179,25 @@ static void client_throws_away_what_was_revoked_while_it_read(void **state)
 	for (size_t i = 0; i < 3; i++) {
 		struct hook hook = {.change_until = 1, .change = changes[i]};
 		run_publish(&run, 0, PART_READY, 3);
-		assert_int_equal(visit_with(&hook), ERR_NOT_READY);
+		assert_int_equal(client_call(tally, visit_once, &hook),
+			changes[i] == retire ? TALLY_ESTALE : TALLY_ENOTREADY);
 		assert_int_equal(hook.reads, 1);
 		assert_int_equal(tally->n_stands, 0);
 	}
+}
+
+static int end_lease_and_fail(struct client_visit *visit, void *arg)
+{
+	(void)visit, (void)arg;
+	end_lease(1);
+	return ERR_CORRUPT;
+}
+
+static void client_blames_no_store_whose_lease_has_ended(void **state)
+{
+	(void)state;
+	assert_int_equal(client_enter(tally), 0);
+	assert_int_equal(client_visit(tally, 0, end_lease_and_fail, NULL), ERR_NOT_READY);
 }
 
 static int revoke_the_other(struct tally *t, void *arg)
@@ -318,6 +338,24 @@ static void client_throws_away_what_was_routed_by_an_old_number(void **state)
 
 /* ------------------------------------------------------------------ changes between calls */
 
+/* Numbers are by generation: "t" is the first one in 3, the second one in 7. */
+static void client_takes_no_number_of_a_tenant_to_another_generation(void **state)
+{
+	(void)state;
+	const struct put puts[] = {{"x", "", 0, 10, 0}, {"x", "", 4, 10, 0}, {"t", "", 8, 10, 0}};
+	run_write(&run, 0, 7, puts, 3);
+	assert_streams(tally, 3);
+	assert_int_equal(tally_tenant(tally, "x", &usage), TALLY_ENOTFOUND);
+	assert_streams(tally, 3);
+	run_publish(&run, 0, PART_READY, 7);
+	assert_streams(tally, 1);
+	assert_int_equal(tally_tenant(tally, "x", &usage), 0);
+	assert_int_equal(usage.streams, 2);
+	assert_streams(tally, 1);
+	run_publish(&run, 0, PART_READY, 3);
+	assert_streams(tally, 3);
+}
+
 static void client_follows_a_new_generation(void **state)
 {
 	(void)state;
@@ -393,12 +431,14 @@ int main(void)
 		TEST(client_gives_up_when_the_word_never_stands),
 		TEST(client_calls_stale_what_was_stale_when_it_began),
 		TEST(client_throws_away_what_was_revoked_while_it_read),
+		TEST(client_blames_no_store_whose_lease_has_ended),
 		TEST(client_asks_all_again_when_an_earlier_partition_changed),
 		TEST(client_reads_no_store_of_another_number_of_partitions),
 		TEST(client_routes_anew_when_the_number_of_partitions_changes),
 		TEST(client_reads_no_open_store_of_another_number_of_partitions),
 		TEST(client_mixes_no_old_number_with_a_new_store),
 		TEST(client_throws_away_what_was_routed_by_an_old_number),
+		TEST(client_takes_no_number_of_a_tenant_to_another_generation),
 		TEST(client_follows_a_new_generation),
 		TEST(client_lets_go_of_maps_when_idle),
 		TEST(client_attaches_anew_when_the_table_was_replaced),
