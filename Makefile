@@ -42,7 +42,7 @@ ifeq ($(SAN),address)
 ALL_CF   += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 ALL_LD   += -fsanitize=address,undefined
 else
-ALL_CF   += -D_FORTIFY_SOURCE=2
+ALL_CF   += -D_FORTIFY_SOURCE=2 -DWITH_MIMALLOC
 MIMALLOC := -lmimalloc
 COMPLETE := -Wl,-z,defs
 endif

@@ -235,6 +235,9 @@ int usage_sweep(struct usage *usage, const struct usage_commit *how, unsigned *s
 /* How many steps a whole pass of the sweep takes, at most; 0: there is nothing to sweep. */
 uint64_t usage_sweep_steps(const struct usage *usage);
 
+/* What large batches needed is freed, if nothing is in them now.  For one that has nothing to do. */
+void usage_give_back(struct usage *usage);
+
 /* Drops the batch and goes back to the committed state. */
 void usage_reset(struct usage *usage);
 

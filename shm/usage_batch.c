@@ -4,7 +4,8 @@
  *	record -> misrouted? own? duplicate? too old? -> names to ids -> items[n++]
  *
  *	sort: stable radix over the upper bits of tenant and hash put together, as many
- *	      as tell most items apart; then one insertion pass for what is left
+ *	      as tell most items apart, a large batch by the first of them before all others;
+ *	      then one insertion pass for what is left
  *
  * Hashes come from outside.  When they share their upper bits the insertion pass
  * would be quadratic, so it has a budget; beyond it all bits are sorted by radix.
@@ -21,8 +22,10 @@
 #define RADIX_BITS	11
 #define RADIX_SIZE	(1u << RADIX_BITS)
 #define SMALL_SORT	64
+#define FEW_ITEMS	8 /* left to the insertion pass */
+#define MANY_ITEMS	8192
 #define BUDGET_PER_ITEM 4
-#define KEEP_ITEMS	(64 * 1024) /* arrays beyond this are given back when they were hardly used */
+#define KEEP_ITEMS	4096 /* arrays beyond this are given back when they were hardly used */
 
 void *array_grow(void *array, size_t *cap, size_t n, size_t size)
 {
@@ -178,32 +181,35 @@ static uint64_t item_key(const struct item *item, unsigned tenant_bits)
 	return (uint64_t)item->tenant << (64 - tenant_bits) | item->hash >> tenant_bits;
 }
 
-static unsigned item_digit(const struct item *item, unsigned tenant_bits, unsigned shift)
+struct digit {
+	unsigned shift, mask;
+};
+
+static unsigned item_digit(const struct item *item, unsigned tenant_bits, struct digit digit)
 {
-	return (unsigned)(item_key(item, tenant_bits) >> shift) & (RADIX_SIZE - 1);
+	return (unsigned)(item_key(item, tenant_bits) >> digit.shift) & digit.mask;
 }
 
-/* One stable pass from items to spare, which then change places; nothing when all digits are equal.
- */
-static void radix_pass(struct batch *batch, unsigned tenant_bits, unsigned shift)
+/* One stable pass; at: where each digit's items end.  False when all are equal: nothing is done. */
+static bool radix_pass(const struct item *from, struct item *to, size_t n, unsigned tenant_bits,
+	struct digit digit, uint32_t at[RADIX_SIZE])
 {
-	size_t at[RADIX_SIZE] = {0}, sum = 0;
-	struct item *from = batch->items, *to = batch->spare;
+	uint32_t sum = 0;
 
-	for (size_t i = 0; i < batch->n; i++)
-		at[item_digit(&from[i], tenant_bits, shift)]++;
-	if (at[item_digit(&from[0], tenant_bits, shift)] == batch->n)
-		return;
-	for (unsigned d = 0; d < RADIX_SIZE; d++) {
-		size_t count = at[d];
+	memset(at, 0, (digit.mask + 1) * sizeof(*at));
+	for (size_t i = 0; i < n; i++)
+		at[item_digit(&from[i], tenant_bits, digit)]++;
+	if (at[item_digit(&from[0], tenant_bits, digit)] == n)
+		return false;
+	for (unsigned d = 0; d <= digit.mask; d++) {
+		uint32_t count = at[d];
 
 		at[d] = sum;
 		sum += count;
 	}
-	for (size_t i = 0; i < batch->n; i++)
-		to[at[item_digit(&from[i], tenant_bits, shift)]++] = from[i];
-	batch->items = to;
-	batch->spare = from;
+	for (size_t i = 0; i < n; i++)
+		to[at[item_digit(&from[i], tenant_bits, digit)]++] = from[i];
+	return true;
 }
 
 static unsigned bits_of(uint64_t value)
@@ -221,25 +227,77 @@ static uint32_t highest_tenant(const struct batch *batch)
 	return highest;
 }
 
-/* As many upper bits of (tenant, hash) as tell most of n items apart. */
+/*
+ * Items that share `done` upper bits of (tenant, hash): by as many more as leave a few of them
+ * together, were they all of one tenant.
+ */
+static void radix_part(
+	struct item *items, struct item *spare, size_t n, unsigned tenant_bits, unsigned done)
+{
+	unsigned bits = (tenant_bits > done ? tenant_bits - done : 0) + bits_of(n) - 1;
+	unsigned passes = (bits + RADIX_BITS - 1) / RADIX_BITS,
+		 width = (bits + passes - 1) / passes;
+	struct item *from = items, *to = spare, *moved;
+	uint32_t at[RADIX_SIZE];
+
+	for (unsigned left = passes; left > 0; left--) {
+		struct digit digit = {64 - done - left * width, (1u << width) - 1};
+
+		if (!radix_pass(from, to, n, tenant_bits, digit, at))
+			continue;
+		moved = from;
+		from = to;
+		to = moved;
+	}
+	if (from != items)
+		memcpy(items, from, n * sizeof(*items));
+}
+
+static void change_places(struct batch *batch)
+{
+	struct item *items = batch->items;
+
+	batch->items = batch->spare;
+	batch->spare = items;
+}
+
+/* Many are put apart first, so that the rest is done where they fit into the processor's cache. */
 static void radix_upper(struct batch *batch, unsigned tenant_bits)
 {
-	unsigned bits = tenant_bits + bits_of(batch->n) - 1;
-	unsigned passes = (bits + RADIX_BITS - 1) / RADIX_BITS;
+	struct digit first = {64 - RADIX_BITS, RADIX_SIZE - 1};
+	uint32_t at[RADIX_SIZE];
+	size_t i = 0;
 
-	if (passes * RADIX_BITS > 64)
-		passes = 64 / RADIX_BITS;
-	for (; passes > 0; passes--)
-		radix_pass(batch, tenant_bits, 64 - passes * RADIX_BITS);
+	if (batch->n < MANY_ITEMS ||
+		!radix_pass(batch->items, batch->spare, batch->n, tenant_bits, first, at)) {
+		radix_part(batch->items, batch->spare, batch->n, tenant_bits, 0);
+		return;
+	}
+	change_places(batch);
+	for (unsigned d = 0; d < RADIX_SIZE; d++) {
+		if (at[d] - i > FEW_ITEMS)
+			radix_part(batch->items + i, batch->spare + i, at[d] - i, tenant_bits,
+				RADIX_BITS);
+		i = at[d];
+	}
+}
+
+static void radix_whole(struct batch *batch, unsigned tenant_bits, unsigned shift)
+{
+	uint32_t at[RADIX_SIZE];
+
+	if (radix_pass(batch->items, batch->spare, batch->n, tenant_bits,
+		    (struct digit){shift, RADIX_SIZE - 1}, at))
+		change_places(batch);
 }
 
 /* All bits of the hash, then all of the tenant. */
 static void radix_all(struct batch *batch, unsigned tenant_bits)
 {
 	for (unsigned shift = 0; shift < 64; shift += RADIX_BITS)
-		radix_pass(batch, 0, shift);
+		radix_whole(batch, 0, shift);
 	for (unsigned shift = 0; shift < tenant_bits; shift += RADIX_BITS)
-		radix_pass(batch, 32, 32 + shift);
+		radix_whole(batch, 32, 32 + shift);
 }
 
 void batch_sort(struct batch *batch)
@@ -262,14 +320,27 @@ void batch_sort(struct batch *batch)
 		radix_all(batch, tenant_bits);
 }
 
+static void give_back_items(struct batch *batch)
+{
+	free(batch->items);
+	free(batch->spare);
+	batch->items = batch->spare = NULL;
+	batch->cap = batch->spare_cap = 0;
+}
+
+void usage_give_back(struct usage *usage)
+{
+	struct batch *const batches[] = {&usage->batch, &usage->rates};
+
+	for (size_t i = 0; i < sizeof(batches) / sizeof(batches[0]); i++)
+		if (batches[i]->n == 0 && batches[i]->cap > KEEP_ITEMS)
+			give_back_items(batches[i]);
+}
+
 void batch_clear(struct batch *batch)
 {
-	if (batch->cap > KEEP_ITEMS && batch->n < batch->cap / 16) {
-		free(batch->items);
-		free(batch->spare);
-		batch->items = batch->spare = NULL;
-		batch->cap = batch->spare_cap = 0;
-	}
+	if (batch->cap > KEEP_ITEMS && batch->n < batch->cap / 16)
+		give_back_items(batch);
 	if (batch->raw_cap > USAGE_QUARANTINE_BYTES_MAX) {
 		free(batch->raw);
 		batch->raw = NULL;

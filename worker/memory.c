@@ -1,16 +1,22 @@
 /*
- * memory.c - how much memory a worker may take, so that a spoilt store ends it and not the machine.
+ * memory.c - how much memory a worker may take, and what it gives back when it rests.
  *
  *	memory_bound: RLIMIT_DATA --> malloc fails --> ERR_NOMEM --memory_is_there?--> a new store
  *	                                                              '-- no --> exit, and again
  *
+ *	memory_give_back --> main thread: collect
+ *	                '--> others, at their next memory_turn: collect
+ *
  * RLIMIT_DATA counts private writable mappings: a store is shared and does not count, nor do
  * stacks that were only reserved.
  *
- * Runs in: worker, main thread.
+ * Runs in: worker; memory_turn in any thread.  Blocks in: nowhere for long.
  */
 #include "memory.h"
 
+#include <mimalloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,4 +87,72 @@ bool memory_is_there(const struct handoff *handoff)
 	void *map = mmap(NULL, half, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return map != MAP_FAILED && munmap(map, half) == 0;
+}
+
+/* --- giving back --------------------------------------------------------------------------- */
+
+/* Not there in programs with another allocator: they give back when they like. */
+#pragma weak mi_collect
+#pragma weak mi_free
+#pragma weak mi_malloc
+#pragma weak mi_option_set
+#if MI_MALLOC_VERSION < 212
+#define DELAY  mi_option_decommit_delay
+#define EXTEND mi_option_decommit_extend_delay
+#else
+#define DELAY  mi_option_purge_delay
+#define EXTEND mi_option_purge_extend_delay
+#endif
+#define DELAY_MS 25 /* mimalloc's own */
+
+static _Atomic unsigned rounds;
+
+void memory_tune(void)
+{
+	/* Else each page that a replay frees puts off the giving back of all others. */
+	if (mi_option_set)
+		mi_option_set(EXTEND, 0);
+}
+
+static void collect(void)
+{
+	static pthread_mutex_t alone = PTHREAD_MUTEX_INITIALIZER;
+
+	pthread_mutex_lock(&alone);
+	mi_option_set(DELAY, 0);
+	mi_free(mi_malloc(MEMORY_LARGE)); /* what waits to be given back is, when room is sought */
+	mi_collect(true);
+	mi_option_set(DELAY, DELAY_MS);
+	pthread_mutex_unlock(&alone);
+}
+
+void memory_turn(void)
+{
+	static _Thread_local unsigned done;
+	unsigned now = atomic_load_explicit(&rounds, memory_order_relaxed);
+
+	if (done == now || !mi_collect)
+		return;
+	done = now;
+	collect();
+}
+
+void memory_give_back(void)
+{
+	atomic_fetch_add_explicit(&rounds, 1, memory_order_relaxed);
+	memory_turn();
+}
+
+void memory_zero(char *block, size_t len)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)block;
+	char *from = block + (page - at % page) % page;
+	char *to = block + len - (at + len) % page;
+
+	if (from >= to || madvise(from, (size_t)(to - from), MADV_DONTNEED) != 0) {
+		memset(block, 0, len);
+		return;
+	}
+	memset(block, 0, (size_t)(from - block));
+	memset(to, 0, (size_t)(block + len - to));
 }

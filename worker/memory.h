@@ -1,5 +1,5 @@
 /*
- * memory.h - how much memory a worker may take, so that a spoilt store ends it and not the machine.
+ * memory.h - how much memory a worker may take, and what it gives back when it rests.
  *
  * Pages have no checksums that LMDB knows of: one that says that a value has a thousand
  * million pages makes LMDB ask for 10 GB, and fill them.  A worker's memory of its own
@@ -17,6 +17,7 @@
 #define TALLY_WORKER_MEMORY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "shm/handoff.h"
@@ -29,5 +30,22 @@ void memory_bound(const struct handoff *handoff);
 
 /* An allocation has failed: is there room for half the need all the same?  Then it was nonsense. */
 bool memory_is_there(const struct handoff *handoff);
+
+/* Before any thread. */
+void memory_tune(void);
+
+/*
+ * What this thread has freed, and others have freed for it, goes back to the system.
+ * mimalloc by itself does that only while it is used: what a replay has taken (records
+ * fetched ahead, decompressed) would stay with a process that has come to rest.  Threads
+ * of librdkafka do the same when they call memory_turn next.  Takes well below a
+ * millisecond, or as long as it takes to unmap what is there.
+ */
+void memory_give_back(void);
+void memory_turn(void);
+
+/* Zeroes private memory by giving its pages back: nothing of it is resident until it is used. */
+#define MEMORY_LARGE (1024 * 1024) /* from here on that is cheaper than writing them */
+void memory_zero(char *block, size_t len);
 
 #endif

@@ -38,11 +38,20 @@ static bool runs_kinit(const struct handoff *handoff)
 	       (!mechanism || strcasecmp(mechanism, "GSSAPI") == 0);
 }
 
+/* Whatever it is told, librdkafka has all SASL plugins of the system loaded, and Berkeley DB with
+ * them; it uses them for GSSAPI alone. */
+static void load_no_plugins(void)
+{
+	setenv("SASL_PATH", "/nonexistent", 1);
+}
+
 void privilege_drop(const struct handoff *handoff, const char *dir)
 {
 	static const char *const named[] = {"SSL_CERT_FILE", "SSL_CERT_DIR"};
 	struct confine confine;
 
+	if (!runs_kinit(handoff))
+		load_no_plugins();
 	if (!handoff->confine || runs_kinit(handoff)) {
 		log_info("confine.off", "why=\"%s\"",
 			handoff->confine ? "kinit is run for sasl.mechanism GSSAPI"

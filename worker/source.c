@@ -12,6 +12,7 @@
  */
 #include "source.h"
 
+#include "memory.h"
 #include "quit.h"
 
 #include <errno.h>
@@ -29,6 +30,7 @@
 #include "shm/record.h"
 
 #define VERSION_2_2  0x02020000 /* the first with fetch.queue.backoff.ms */
+#define LOOKED_AT    0x020fffff /* up to 2.15: what has_room rests on is in the source */
 #define API_METADATA 3
 /* RD_KAFKA_RESP_ERR__LOG_TRUNCATION, from 2.1 on: the library may be newer than its header. */
 #define LOG_TRUNCATION (-139)
@@ -46,6 +48,7 @@ struct source {
 	_Atomic unsigned asked; /* requests for metadata, and answers to them */
 	unsigned trusted;	/* so many at source_trust */
 	bool doubt;		/* to be told */
+	bool in_place;		/* see has_room */
 	struct log_limit client_limit, error_limit;
 	rd_kafka_message_t *batch[SOURCE_BATCH];
 	size_t n, next;
@@ -183,6 +186,7 @@ static rd_kafka_resp_err_t on_request(rd_kafka_t *client, int fd, const char *br
 
 	(void)client, (void)fd, (void)broker, (void)id, (void)version, (void)correlation;
 	(void)size;
+	memory_turn();
 	if (api == API_METADATA)
 		atomic_fetch_add_explicit(&source->asked, 1, memory_order_release);
 	return RD_KAFKA_RESP_ERR_NO_ERROR;
@@ -239,6 +243,7 @@ int source_open(const struct handoff *handoff, struct source **out)
 	source->topic = rd_kafka_topic_new(source->client, handoff->topic, NULL);
 	source->queue = rd_kafka_queue_new(source->client);
 	source->partition = (int32_t)handoff->partition;
+	source->in_place = rd_kafka_version() <= LOOKED_AT;
 	source->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	must_get(source->topic && source->queue && source->fd >= 0);
 	rd_kafka_queue_io_event_enable(source->queue, source->fd, &one, sizeof(one));
@@ -348,8 +353,25 @@ static enum source_kind kind_of(rd_kafka_resp_err_t err)
 	}
 }
 
-/* The `tally` header, the last one of that name.  Parsing is lazy: records without headers cost
- * nothing. */
+/*
+ * Whether our header fits between a record and the one behind it.  librdkafka hands records out
+ * where they lie in the broker's answer: value, headers, a few bytes, next key.  To ask it for the
+ * headers of a record that has none costs as much as all else it does for the record here.
+ */
+static bool has_room(const struct source *source, const rd_kafka_message_t *message)
+{
+	const size_t needs = 3 + sizeof(RECORD_HEADER) - 1 + RECORD_HEADER_SIZE; /* 3: lengths */
+	const rd_kafka_message_t *behind;
+	uintptr_t end = (uintptr_t)message->payload + message->len, next;
+
+	if (!source->in_place || !message->payload || source->next == source->n)
+		return true;
+	behind = source->batch[source->next];
+	next = (uintptr_t)(behind->key ? behind->key : behind->payload);
+	return next < end || next - end >= needs;
+}
+
+/* The `tally` header, the last one of that name. */
 static void find_header(const rd_kafka_message_t *message, struct source_event *event)
 {
 	rd_kafka_headers_t *headers;
@@ -395,7 +417,8 @@ bool source_next(struct source *source, struct source_event *event)
 	event->timestamp_ms = rd_kafka_message_timestamp(message, &type);
 	if (type == RD_KAFKA_TIMESTAMP_NOT_AVAILABLE)
 		event->timestamp_ms = -1;
-	find_header(message, event);
+	if (has_room(source, message))
+		find_header(message, event);
 	return true;
 }
 

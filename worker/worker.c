@@ -16,6 +16,7 @@
 
 #include "control.h"
 #include "cpu.h"
+#include "memory.h"
 #include "quit.h"
 #include "scrub.h"
 
@@ -28,6 +29,8 @@
 #define TICK_S		  0.25
 #define TICKS_A_SECOND	  4
 #define TICKS_A_WATCH	  20
+#define GIVES_AT_ONCE	  3  /* seconds after the replay in which memory is given back */
+#define SECONDS_A_BREATH  60 /* and between later ones */
 #define LOOKUP_TIMEOUT_MS 5000
 #define HURRY_NS	  UINT64_C(1500000000) /* longer than the pause of a full queue */
 #define FAR_BEHIND	  (2 * SOURCE_BATCH) /* live, but the queue may be full: wake the fetcher */
@@ -110,6 +113,20 @@ static void check_clock(struct worker *worker)
 	facts_flag(worker->p.facts, FLAG_CLOCK_OFF, off);
 }
 
+/*
+ * What a replay has taken, when it is over: not all is free in the first second, nor do all
+ * threads hear of it.  Then what a burst has taken, now and then.
+ */
+static void give_back(struct worker *worker)
+{
+	unsigned second = ++worker->live_seconds;
+
+	if (second > GIVES_AT_ONCE && second % SECONDS_A_BREATH != 0)
+		return;
+	usage_give_back(worker->p.usage);
+	memory_give_back();
+}
+
 static void every_second(struct worker *worker)
 {
 	if (!store_is_in_place(usage_store(worker->p.usage), worker->p.path))
@@ -123,6 +140,8 @@ static void every_second(struct worker *worker)
 		return;
 	worker_produce(worker);
 	replay_idle_second(worker->replay);
+	if (worker->phase == PHASE_LIVE)
+		give_back(worker);
 }
 
 static void mind_the_queue(struct worker *worker)

@@ -34,6 +34,7 @@ struct worker {
 	bool was_ready; /* this process has said so */
 	unsigned owed;	/* bits 1 << control_kind that the socket had no room for */
 	unsigned ticks;
+	unsigned live_seconds;
 	unsigned watch_question;
 	int64_t watch_asked_at; /* our position when it was asked */
 	bool watch_waiting;

@@ -1,8 +1,9 @@
 /*
- * test_memory.c - the bound of a worker's memory: what it needs fits, what no store needs does not.
+ * test_memory.c - a worker's memory: what it needs fits, what no store needs does not; what is given back.
  */
 #include "scratch.h"
 
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -92,9 +93,49 @@ static void memory_leaves_a_lower_limit_alone(void **state)
 	assert_int_equal(scratch_wait(pid), 0);
 }
 
+/* Pages that were written, of which `len` bytes from `at` on become zeroes: all of them, and no more. */
+static void zero_some(size_t at, size_t len)
+{
+	const size_t size = 40 * 4096;
+	unsigned char *bytes =
+		mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(bytes != MAP_FAILED);
+	memset(bytes, 7, size);
+	memory_zero((char *)bytes + at, len);
+	for (size_t i = 0; i < size; i++)
+		assert_int_equal(bytes[i], i >= at && i < at + len ? 0 : 7);
+	munmap(bytes, size);
+}
+
+static void memory_zeroes_what_it_is_told_and_no_more(void **state)
+{
+	static const size_t edges[] = {0, 1, 4095, 4096, 4097, 8192};
+	const size_t n = sizeof(edges) / sizeof(edges[0]);
+
+	(void)state;
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < n; k++) {
+			zero_some(edges[i], edges[k]);
+			zero_some(edges[i], 5 * 4096 + edges[k]);
+		}
+}
+
+static void memory_is_given_back_and_all_runs_on(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		memory_give_back();
+		memory_turn();
+		memory_zeroes_what_it_is_told_and_no_more(state);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(memory_zeroes_what_it_is_told_and_no_more),
+		cmocka_unit_test(memory_is_given_back_and_all_runs_on),
 		cmocka_unit_test(memory_grows_with_what_a_worker_is_given),
 		cmocka_unit_test(memory_is_refused_beyond_what_a_good_store_can_need),
 		cmocka_unit_test(memory_leaves_a_lower_limit_alone),
