@@ -27,11 +27,12 @@ struct group;
 
 /*
  * How often librdkafka tells its statistics: often enough not to eat into the
- * lease, and out of step with the heartbeat: in step, each might come while the
- * answer to a heartbeat is on its way, and none would be a sign of contact.
+ * lease, which begins with the first of them, and out of step with the heartbeat:
+ * in step, each might come while the answer to a heartbeat is on its way, and none
+ * would be a sign of contact.
  */
 #define GROUP_STATS_MS(c)                                                                          \
-	((c)->heartbeat_interval_ms < 1500 ? (c)->heartbeat_interval_ms * 2 / 3 : 1000)
+	((c)->heartbeat_interval_ms < 750 ? (c)->heartbeat_interval_ms * 2 / 3 : 500)
 
 enum group_loss {
 	GROUP_REVOKED, /* in order: evict, then group_ack */
