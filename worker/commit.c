@@ -24,9 +24,12 @@
 #include "shm/host.h"
 #include "shm/log.h"
 
-#define MS	    UINT64_C(1000000)
-#define HELD_MIN_MS 100
-#define HELD_MAX_MS 2000
+#define MS UINT64_C(1000000)
+/* How often it is tried again: twice as long each time. */
+#define FULL_MIN_MS  100
+#define FULL_MAX_MS  2000
+#define LEASE_MIN_MS 10 /* a new worker waits for the first lease of its supervisor */
+#define LEASE_MAX_MS 100
 
 bool commit_allowed(const struct commit *commit)
 {
@@ -90,11 +93,11 @@ void commit_hold(struct commit *commit, int err)
 		commit->said = false;
 		commit->held = err;
 		commit->held_since_ns = host_boot_ns();
-		commit->held_ms = HELD_MIN_MS;
-	} else if (err == ERR_FULL) {
-		commit->held_ms *= 2;
-		if (commit->held_ms > HELD_MAX_MS)
-			commit->held_ms = HELD_MAX_MS;
+		commit->held_ms = err == ERR_FULL ? FULL_MIN_MS : LEASE_MIN_MS;
+	} else {
+		uint32_t most = err == ERR_FULL ? FULL_MAX_MS : LEASE_MAX_MS;
+
+		commit->held_ms = 2 * commit->held_ms < most ? 2 * commit->held_ms : most;
 	}
 	if (!commit->said && log_limit_pass(&commit->held_limit[err == ERR_FULL], 10000, &more)) {
 		commit->said = true;
@@ -139,6 +142,9 @@ int commit_try(struct commit *commit, unsigned sweep_blocks, int64_t *now_out)
 	uint64_t began_ns = host_boot_ns();
 	struct usage_commit how = how_to(commit, sweep_blocks);
 	FAULT("commit.begin");
+	/* All the work would be done before that is looked at. */
+	if (commit->held == ERR_LEASE && !commit_allowed(commit))
+		return ERR_LEASE;
 	int err = judge(commit, "commit", usage_commit(commit->usage, &how));
 
 	if (err)

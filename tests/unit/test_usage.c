@@ -160,7 +160,7 @@ static void usage_batch_is_in_order_and_equal_ones_keep_theirs(void **state)
 
 	(void)state;
 	for (int round = 0; round < 200; round++) {
-		size_t n = 1 + schedule_draw(&rng, round % 2 ? 100 : 5000);
+		size_t n = 1 + schedule_draw(&rng, round % 2 ? 100 : 20000);
 		uint32_t tenants = 1u << schedule_draw(&rng, 31);
 		uint64_t mask = UINT64_MAX >> schedule_draw(&rng, 64);
 		bool falling = schedule_draw(&rng, 3) == 0;
