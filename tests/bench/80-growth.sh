@@ -1,6 +1,7 @@
 # 80-growth.sh - the time of a record and of a look-up, as streams, tenants and partitions become more.
 #
-# A record: usage_add and the batch's commit, in batches as a replay makes them by default (250,000).  A look-up: tally_check of one known stream, nobody writing.
+# A record: usage_add and the batch's commit, in batches as a replay makes them by default (250,000).  A look-up:
+# tally_check of one known stream, nobody writing.
 . "$(dirname "$0")/lib.sh"
 
 MOST=${MOST:-$(pick 3000000 10000000)}

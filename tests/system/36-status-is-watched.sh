@@ -62,7 +62,7 @@ in_60()
 	sees "60 columns: $1" "$3"
 	[ "$(screen | sed 1d | LC_ALL=C.UTF-8 wc -L)" -lt 60 ]; is $? 0 '... no row runs into the next one'
 }
-in_60 'status, with the columns that matter' 'tallyctl status' '^P  STATE  +OFFSET  LAG  REC/S  REPLAY  RESTARTS  NOTES'
+in_60 'status, with the columns that matter' 'tallyctl status' '^P  STATE  +(PID  +)?OFFSET  LAG  REC/S  REPLAY  RESTARTS  NOTES'	# pids may be short
 in_60 'changes of state' 'tallyctl status --partition 2' '^WHEN +FROM +TO +WHY$'
 in_60 'names' 'tallyctl tenants' '^ {36}x{23}$'
 in_60 'options' 'tallyctl config kafka' '^kafka\.brokers '
