@@ -74,8 +74,10 @@ static void on_message(struct part *part, const struct control_message *m, ssize
 	unsigned more;
 	if (n == (ssize_t)sizeof *m && m->magic == CONTROL_MAGIC &&
 		m->generation == part->generation && is_event(m->kind, &event)) {
-		if (event == ON_READY)
+		if (event == ON_READY) {
 			part->ready = part->life == LIFE_RUNNING;
+			part->waits = false; /* until its stats are looked at again */
+		}
 		FAULT("message.heard");
 		part_event(part, event);
 	} else if (log_limit_pass(&part->log_limit, 5000, &more)) {

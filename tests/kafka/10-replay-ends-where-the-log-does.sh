@@ -39,7 +39,7 @@ live_again()
 java_lists()
 {
 	kafka_tool org.apache.kafka.tools.consumer.ConsoleConsumer --bootstrap-server "$BROKERS" --topic "$TOPIC" \
-		--isolation-level read_committed --from-beginning --timeout-ms 4000 --formatter-property print.value=false \
+		--isolation-level read_committed --from-beginning --timeout-ms 10000 --formatter-property print.value=false \
 		"--formatter-property=print."{timestamp,partition,offset}=true 2>"$T/java.log" |
 		sed -nE 's/^(CreateTime|LogAppendTime|NoTimestampType):([-0-9]+).*Partition:([0-9]+).*Offset:([0-9]+).*/\3 \4 \2/p' | sort
 }
