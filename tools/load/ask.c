@@ -58,6 +58,7 @@ struct run {
 	size_t turn;
 	uint64_t begun, under_way, start_ns, alive_ns;
 	bool exhausted;
+	bool all_busy; /* no slot was free, or no connection ready, when it was asked last */
 };
 
 static volatile sig_atomic_t stopped;
@@ -143,6 +144,7 @@ static void ask_all(struct run *run)
 {
 	size_t n = run->options.connections, busy = 0;
 
+	run->all_busy = false;
 	while (busy < n) {
 		struct place *place = &run->places[run->turn++ % n];
 		uint64_t now = now_ns();
@@ -156,6 +158,7 @@ static void ask_all(struct run *run)
 		else
 			busy = 0;
 	}
+	run->all_busy = true;
 }
 
 /* --- the loop -------------------------------------------------------------------------------- */
@@ -179,8 +182,8 @@ static int wait_ms(const struct run *run)
 	if (!more(run, now) || !run->options.rate)
 		return POLL_MS_MAX;
 	at = due(run, now);
-	if (at <= now)
-		return POLL_MS_MAX; /* no slot is free: an answer will come */
+	if (at <= now) /* it has become due just now, or no slot is free: an answer will come */
+		return run->all_busy ? POLL_MS_MAX : 0;
 	return (int)((at - now) / 1000000 < POLL_MS_MAX ? (at - now) / 1000000 : POLL_MS_MAX);
 }
 
