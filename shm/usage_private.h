@@ -83,8 +83,7 @@ unsigned block_count(const struct usage_block *block);
 unsigned block_search(const struct usage_block *block, unsigned n, uint64_t hash);
 
 /* The same from a place that is near it, at most n. */
-unsigned block_search_from(
-	const struct usage_block *block, unsigned n, unsigned i, uint64_t hash);
+unsigned block_search_from(const struct usage_block *block, unsigned n, unsigned i, uint64_t hash);
 
 /* Opens a gap at `at` and puts a zeroed entry there; there must be room. */
 struct usage_entry *block_insert(struct usage_block *block, unsigned at, uint64_t hash);
@@ -460,12 +459,10 @@ struct found_block {
 };
 
 /* The block that (tenant, hash) belongs to, not looked at yet; false: the tenant has none. */
-bool block_seek(
-	struct store_txn *txn, uint32_t tenant, uint64_t hash, struct found_block *found);
+bool block_seek(struct store_txn *txn, uint32_t tenant, uint64_t hash, struct found_block *found);
 
 /* Its head: from here on its n and seed are there. */
-bool block_enter(
-	struct store_txn *txn, uint32_t tenant, uint64_t hash, struct found_block *found);
+bool block_enter(struct store_txn *txn, uint32_t tenant, uint64_t hash, struct found_block *found);
 
 /* Stream i, checked.  false: there is none behind the last one (the head says so), or txn->err. */
 bool block_copy(struct store_txn *txn, const struct found_block *in, unsigned i,

@@ -57,7 +57,7 @@ static struct {
 	int err; /* of calls that add up partitions */
 	char tenant[257];
 	_Atomic int delay_ms;
-	_Atomic bool held; /* calls to stores do not return before it is false */
+	_Atomic bool held;	  /* calls to stores do not return before it is false */
 	const char *leaves;	  /* after this call ... */
 	_Atomic int leaves_times; /* ... so often, a partition leaves before the answer is sent */
 	_Atomic int calls, opened, idled;

@@ -167,8 +167,8 @@ static void end_with_parent(long parent)
 		return;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != (pid_t)parent) {
-		log_info("query.orphan",
-			"parent=%ld text=\"the process that started us has gone\"", parent);
+		log_info("query.orphan", "parent=%ld text=\"the process that started us has gone\"",
+			parent);
 		exit(EXIT_FAILED);
 	}
 }
