@@ -33,30 +33,18 @@ static const char *policy_of(const struct tally_check *check)
 	return check->policy ? check->policy : "";
 }
 
-struct reading {
-	struct check_ask *ask;
-	const struct client_visit *visit;
-};
-
-static void tell_known(void *arg, size_t i, int64_t last_seen_s)
+static void tell_known(const struct client_find *find, size_t i, int64_t last_seen_s)
 {
-	const struct reading *reading = arg;
-	const struct client_visit *visit = reading->visit;
-	bool active = last_seen_s >= 0 &&
-		      window_active(visit->now_minute, window_minute_of_s((uint32_t)last_seen_s),
-			      visit->tally->window);
-	reading->ask->list[i].generation = visit->generation;
-	reading->ask->list[i].verdict = active ? TALLY_KNOWN : TALLY_NEW;
+	const struct client_visit *visit = find->visit;
+	struct tally_check *to = &((struct check_ask *)find->arg)->list[i];
+	to->generation = visit->generation;
+	to->verdict = client_seen_active(visit, last_seen_s) ? TALLY_KNOWN : TALLY_NEW;
 }
 
 static void read_streams(struct client_visit *visit, struct check_ask *ask)
 {
-	struct reading reading = {.ask = ask, .visit = visit};
 	struct client_find find;
-	find.visit = visit;
-	find.tell = tell_known;
-	find.arg = &reading;
-	client_find_start(&find, ask->tenant);
+	client_find_start(&find, visit, ask->tenant, tell_known, ask);
 	for (size_t i = 0; i < ask->n; i++)
 		if (ask->list[i].partition == visit->partition)
 			client_find_add(&find, i, ask->list[i].hash);

@@ -33,16 +33,27 @@ bool client_find_tenant(struct client_visit *visit, const char *name, uint32_t *
 	return true;
 }
 
-void client_find_start(struct client_find *find, const char *tenant)
+bool client_seen_active(const struct client_visit *visit, int64_t last_seen_s)
 {
+	return last_seen_s >= 0 &&
+	       window_active(visit->now_minute, window_minute_of_s((uint32_t)last_seen_s),
+		       visit->tally->window);
+}
+
+void client_find_start(struct client_find *find, struct client_visit *visit, const char *tenant,
+	void (*tell)(const struct client_find *find, size_t i, int64_t last_seen_s), void *arg)
+{
+	find->visit = visit;
+	find->tell = tell;
+	find->arg = arg;
 	find->n = 0;
-	find->known = client_find_tenant(find->visit, tenant, &find->tenant);
+	find->known = client_find_tenant(visit, tenant, &find->tenant);
 }
 
 void client_find_add(struct client_find *find, size_t i, uint64_t hash)
 {
 	if (!find->known) {
-		find->tell(find->arg, i, -1);
+		find->tell(find, i, -1);
 		return;
 	}
 	find->i[find->n] = i;
@@ -59,5 +70,5 @@ void client_find_end(struct client_find *find)
 	if (n)
 		usage_find_streams(find->visit->txn, find->tenant, find->hash, n, last_seen_s);
 	for (size_t k = 0; k < n; k++)
-		find->tell(find->arg, find->i[k], last_seen_s[k]);
+		find->tell(find, find->i[k], last_seen_s[k]);
 }

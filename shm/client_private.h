@@ -290,6 +290,9 @@ void client_limits_drop(struct tally *tally);
 
 /* --- client_find.c: a tenant's number; its streams of one partition, some at a time ------------ */
 
+/* Whether a stream that was last seen then is active; -1, of one that is not there: no. */
+bool client_seen_active(const struct client_visit *visit, int64_t last_seen_s);
+
 /* As usage_find_tenant. */
 bool client_find_tenant(struct client_visit *visit, const char *name, uint32_t *tenant);
 
@@ -298,7 +301,7 @@ bool client_find_tenant(struct client_visit *visit, const char *name, uint32_t *
 struct client_find {
 	struct client_visit *visit;
 	/* Stream `i` was last seen then, Unix seconds; -1: it is not there. */
-	void (*tell)(void *arg, size_t i, int64_t last_seen_s);
+	void (*tell)(const struct client_find *find, size_t i, int64_t last_seen_s);
 	void *arg;
 	/* client_find.c's own. */
 	uint32_t tenant;
@@ -307,8 +310,9 @@ struct client_find {
 	uint64_t hash[CLIENT_FIND_SOME];
 };
 
-/* Of `tenant`; visit, tell and arg are set.  What was added is told by the end of it. */
-void client_find_start(struct client_find *find, const char *tenant);
+/* Borrows all of it until the end, by which what was added has been told. */
+void client_find_start(struct client_find *find, struct client_visit *visit, const char *tenant,
+	void (*tell)(const struct client_find *find, size_t i, int64_t last_seen_s), void *arg);
 void client_find_add(struct client_find *find, size_t i, uint64_t hash);
 void client_find_end(struct client_find *find);
 

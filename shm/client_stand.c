@@ -46,22 +46,20 @@ struct known {
 	const uint64_t *hashes;
 	size_t n;
 	uint8_t *active;
-	uint32_t *until;		  /* or NULL */
-	const struct client_visit *visit; /* while it is read */
+	uint32_t *until; /* or NULL */
 };
 
-static void tell_active(void *arg, size_t i, int64_t last_seen_s)
+static void tell_active(const struct client_find *find, size_t i, int64_t last_seen_s)
 {
-	const struct known *ask = arg;
-	uint32_t now = ask->visit->now_minute, window = ask->visit->tally->window;
-	uint32_t seen = window_minute_of_s((uint32_t)last_seen_s);
+	const struct known *ask = find->arg;
+	const struct client_visit *visit = find->visit;
+	uint32_t until = window_minute_of_s((uint32_t)last_seen_s) + visit->tally->window;
 	if (ask->until)
-		ask->until[i] = seen + window;
-	if (last_seen_s < 0 || !window_active(now, seen, window))
+		ask->until[i] = until;
+	if (!client_seen_active(visit, last_seen_s))
 		ask->active[i] = STREAM_NEW;
 	else
-		ask->active[i] =
-			window_active(now + 1, seen, window) ? STREAM_ACTIVE : STREAM_EXPIRING;
+		ask->active[i] = visit->now_minute < until ? STREAM_ACTIVE : STREAM_EXPIRING;
 }
 
 static int read_known(struct client_visit *visit, void *arg)
@@ -70,11 +68,7 @@ static int read_known(struct client_visit *visit, void *arg)
 	struct client_find find;
 	if (visit->generation != ask->generation)
 		return ERR_NOT_READY;
-	ask->visit = visit;
-	find.visit = visit;
-	find.tell = tell_active;
-	find.arg = ask;
-	client_find_start(&find, ask->tenant);
+	client_find_start(&find, visit, ask->tenant, tell_active, ask);
 	for (size_t i = 0; i < ask->n; i++)
 		client_find_add(&find, i, ask->hashes[i]);
 	client_find_end(&find);

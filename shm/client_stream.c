@@ -16,12 +16,6 @@
 
 #define CHUNK 512
 
-static bool entry_active(const struct client_visit *visit, const struct usage_entry *entry)
-{
-	return window_active(
-		visit->now_minute, window_minute_of_s(entry->last_seen_s), visit->tally->window);
-}
-
 static int fill_stream(struct client_visit *visit, uint32_t tenant, const struct usage_stream *from,
 	struct tally_stream *to)
 {
@@ -32,7 +26,7 @@ static int fill_stream(struct client_visit *visit, uint32_t tenant, const struct
 	*to = (struct tally_stream){
 		.hash = from->hash,
 		.partition = visit->partition,
-		.active = entry_active(visit, entry),
+		.active = client_seen_active(visit, entry->last_seen_s),
 		.last_seen_ms = (int64_t)entry->last_seen_s * 1000,
 		.last_produced_ms = (int64_t)entry->last_produced_s * 1000,
 		.unsent_bytes = entry->unsent_bytes,
@@ -92,33 +86,21 @@ struct many_streams {
 	uint32_t partitions, partition;
 };
 
-struct looking {
-	struct many_streams *ask;
-	const struct client_visit *visit;
-};
-
-static void tell_lookup(void *arg, size_t i, int64_t last_seen_s)
+static void tell_lookup(const struct client_find *find, size_t i, int64_t last_seen_s)
 {
-	const struct looking *looking = arg;
-	const struct client_visit *visit = looking->visit;
-	struct tally_lookup *to = &looking->ask->list[i];
-	const struct usage_entry entry = {.last_seen_s = (uint32_t)last_seen_s};
+	struct tally_lookup *to = &((struct many_streams *)find->arg)->list[i];
 	bool known = last_seen_s >= 0;
-	to->generation = visit->generation;
+	to->generation = find->visit->generation;
 	to->result = known ? 0 : ERR_NOT_FOUND;
-	to->active = known && entry_active(visit, &entry);
+	to->active = client_seen_active(find->visit, last_seen_s);
 	to->last_seen_ms = known ? last_seen_s * 1000 : 0;
 }
 
 static int read_lookups(struct client_visit *visit, void *arg)
 {
 	struct many_streams *ask = arg;
-	struct looking looking = {.ask = ask, .visit = visit};
 	struct client_find find;
-	find.visit = visit;
-	find.tell = tell_lookup;
-	find.arg = &looking;
-	client_find_start(&find, ask->tenant);
+	client_find_start(&find, visit, ask->tenant, tell_lookup, ask);
 	for (size_t i = 0; i < ask->n; i++)
 		if (ask->list[i].partition == ask->partition)
 			client_find_add(&find, i, ask->list[i].hash);
@@ -197,7 +179,7 @@ static int read_chunk(struct client_visit *visit, void *arg)
 		if (stream->hash < list->next)
 			return ERR_CORRUPT; /* hashes must rise, else there is no end */
 		list->next = stream->hash + 1;
-		if (entry_active(visit, &stream->entry))
+		if (client_seen_active(visit, stream->entry.last_seen_s))
 			err = fill_stream(visit, tenant, stream, &list->out[list->n++]);
 		if (!list->next)
 			return err; /* that was the highest hash */

@@ -11,23 +11,13 @@ set -eu
 what=${1:-all}
 cd "$(dirname "$0")/../.."
 [ "$(id -u)" = 0 ] || { echo "bare-root: needs root, to bootstrap and chroot" >&2; exit 2; }
-command -v debootstrap >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends debootstrap </dev/null
 
 ROOT=$(mktemp -d "${TMPDIR:-/tmp}/tally-bare.XXXXXX")
 chmod 755 "$ROOT" # the tests have users of their own
 trap 'rm -rf --one-file-system "$ROOT"' EXIT
 
-debootstrap --variant=minbase --include=make,ca-certificates bookworm "$ROOT" >"$ROOT.log" 2>&1 ||
-	{ tail -n 20 "$ROOT.log"; exit 1; }
-rm -f "$ROOT.log"
-rm -rf "$ROOT/etc/apt/sources.list" "$ROOT/etc/apt/sources.list.d"
-cp -a /etc/apt/sources.list* "$ROOT/etc/apt/" 2>/dev/null || :
-for conf in /etc/apt/apt.conf.d/*; do	# only what says where packages come from
-	grep -qi 'proxy\|Acquire' "$conf" 2>/dev/null && cp "$conf" "$ROOT/etc/apt/apt.conf.d/"
-done
-cp /etc/resolv.conf /etc/hosts "$ROOT/etc/" 2>/dev/null || :
-cp /usr/local/share/ca-certificates/*.crt "$ROOT/usr/local/share/ca-certificates/" 2>/dev/null &&
-	chroot "$ROOT" update-ca-certificates >/dev/null 2>&1
+. tests/bare/root.sh
+bare_root "$ROOT" make,ca-certificates
 mkdir "$ROOT/tally"
 git archive HEAD | tar -x -C "$ROOT/tally"
 

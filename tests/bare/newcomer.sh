@@ -71,16 +71,8 @@ typed() { shown "$1"; as ada "cd tally && $1"; }
 
 # --- a bare Debian 12, which is not the newcomer's time -------------------------------------------
 
-debootstrap --variant=minbase --include=make,git,sudo,ca-certificates,systemd,systemd-sysv,dbus,iproute2,procps bookworm "$ROOT" \
-	>"$WORK/out" 2>&1 || bail 'debootstrap'
-rm -rf "$ROOT/etc/apt/sources.list" "$ROOT/etc/apt/sources.list.d"
-cp -a /etc/apt/sources.list* "$ROOT/etc/apt/" 2>/dev/null
-for conf in /etc/apt/apt.conf.d/*; do	# only what says where packages come from
-	grep -qi 'proxy\|Acquire' "$conf" 2>/dev/null && cp "$conf" "$ROOT/etc/apt/apt.conf.d/"
-done
-cp -L /etc/resolv.conf /etc/hosts "$ROOT/etc/" 2>/dev/null
-cp /usr/local/share/ca-certificates/*.crt "$ROOT/usr/local/share/ca-certificates/" 2>/dev/null &&
-	chroot "$ROOT" update-ca-certificates >/dev/null 2>&1
+. tests/bare/root.sh
+bare_root "$ROOT" make,git,sudo,ca-certificates,systemd,systemd-sysv,dbus,iproute2,procps 2>"$WORK/out" || bail 'debootstrap'
 chroot "$ROOT" useradd -m -s /bin/bash ada
 echo 'ada ALL=(ALL) NOPASSWD: ALL' >"$ROOT/etc/sudoers.d/ada"
 mkdir "$ROOT/home/ada/tally"

@@ -37,16 +37,8 @@ bail() { echo "Bail out! $1"; sed 's/^/# /' "$WORK/out" 2>/dev/null | tail -n 20
 
 # --- a bare root ----------------------------------------------------------------------------------
 
-debootstrap --variant=minbase --include=ca-certificates,systemd,systemd-sysv,dbus,iproute2,curl,procps bookworm "$ROOT" \
-	>"$WORK/out" 2>&1 || bail 'debootstrap'
-rm -rf "$ROOT/etc/apt/sources.list" "$ROOT/etc/apt/sources.list.d"
-cp -a /etc/apt/sources.list* "$ROOT/etc/apt/" 2>/dev/null
-for conf in /etc/apt/apt.conf.d/*; do	# only what says where packages come from
-	grep -qi 'proxy\|Acquire' "$conf" 2>/dev/null && cp "$conf" "$ROOT/etc/apt/apt.conf.d/"
-done
-cp -L /etc/resolv.conf /etc/hosts "$ROOT/etc/" 2>/dev/null
-cp /usr/local/share/ca-certificates/*.crt "$ROOT/usr/local/share/ca-certificates/" 2>/dev/null &&
-	chroot "$ROOT" update-ca-certificates >/dev/null 2>&1
+. tests/bare/root.sh
+bare_root "$ROOT" ca-certificates,systemd,systemd-sysv,dbus,iproute2,curl,procps 2>"$WORK/out" || bail 'debootstrap'
 mkdir "$ROOT/debs"
 cp "$debs"/*.deb "$ROOT/debs/"
 

@@ -456,6 +456,25 @@ static void ask_goes_to_the_new_generation_while_the_old_worker_lives(void **sta
 	bench.pid[0] = new;
 }
 
+/* What was found active is not looked up again: that holds for its generation, while that is served. */
+static void ask_remembers_streams_of_the_generation_that_is_served_alone(void **state)
+{
+	(void)state;
+	assert_int_equal(query_one("a", 0), ASK_ACCEPTED); /* new, ... */
+	assert_int_equal(query_one("a", 0), ASK_ACCEPTED); /* ... found in the map, ... */
+	run_publish(&bench.run, 0, PART_DRAINING, 10);
+	assert_int_equal(query_one("a", 0), ASK_UNSERVED); /* ... and remembered */
+	run_publish(&bench.run, 0, PART_READY, 10);
+	run_lease(&bench.run, 0, -1);
+	assert_int_equal(query_one("a", 0), ASK_UNSERVED);
+	bench_kill_worker(0);
+	bench_start_worker(0, 20);
+	run_publish(&bench.run, 0, PART_READY, 20);
+	uint64_t admits = SUM(admits);
+	assert_int_equal(query_one("a", 0), ASK_ACCEPTED);
+	assert_int_equal(SUM(admits), admits + 1); /* the new store does not have it */
+}
+
 /* One look at all of them: what is not ready and not lost either stays. */
 static void asker_lets_go_of_workers_whose_partition_left(void **state)
 {
@@ -496,6 +515,7 @@ int main(void)
 		TEST(ask_without_an_instance_is_unserved),
 		TEST(links_belong_to_one_generation),
 		TEST(ask_goes_to_the_new_generation_while_the_old_worker_lives),
+		TEST(ask_remembers_streams_of_the_generation_that_is_served_alone),
 		TEST(asker_lets_go_of_workers_whose_partition_left),
 	};
 	return cmocka_run_group_tests_name("ask_trouble", tests, NULL, NULL);

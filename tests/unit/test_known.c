@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "schedule.h"
 #include "tools/queryd/known.h"
 
 #define TENANTS	    4
@@ -23,13 +24,9 @@
 
 static uint64_t rng;
 
-static uint64_t draw(uint64_t below)
+static uint32_t draw(uint32_t below)
 {
-	uint64_t z = rng += UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return (z ^ (z >> 31)) % below;
+	return schedule_draw(&rng, below);
 }
 
 /* Until when each is active; 0: nobody has said so. */

@@ -12,11 +12,7 @@ static uint64_t rng;
 
 static uint64_t draw(void)
 {
-	uint64_t z = rng += UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
+	return schedule_draw64(&rng);
 }
 
 /* Spread over all 64 bits, or close to each other, or at the ends. */

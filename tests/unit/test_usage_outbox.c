@@ -9,13 +9,9 @@
 
 static uint64_t rng;
 
-static uint64_t draw(uint64_t below)
+static uint32_t draw(uint32_t below)
 {
-	uint64_t z = rng += UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return (z ^ (z >> 31)) % below;
+	return schedule_draw(&rng, below);
 }
 
 /* What must be there: row of sequence s in rows[s - 1], those up to `cleared` gone. */
@@ -99,11 +95,13 @@ static void usage_outbox_is_what_a_list_would_be(void **state)
 				touch(usage, &model, draw(2) ? draw(4) : draw(200));
 			if (draw(3) == 0 && known > model.cleared)
 				come_back(usage, &model,
-					model.cleared + 1 + draw(known - model.cleared));
+					model.cleared + 1 +
+						draw((uint32_t)(known - model.cleared)));
 			commit(usage, NOW);
 			assert_int_equal(usage_meta(usage)->outbox, model.n - model.cleared);
 			for (int i = 0; i < 3; i++)
-				compare_rows(usage, &model, draw(model.n + 2), 1 + draw(200));
+				compare_rows(
+					usage, &model, draw((uint32_t)model.n + 2), 1 + draw(200));
 			assert_int_equal(usage_scrub(usage, usage_scrub_steps(usage), why), 0);
 			if (draw(10) == 0)
 				usage = reopen(usage);

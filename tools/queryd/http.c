@@ -50,13 +50,13 @@ struct server {
 	struct http_tls *tls; /* NULL = cleartext */
 	int fd;		      /* listening; retired: taken from the daemon, closed after it */
 	uint64_t retired_ns;
+	_Atomic bool ending; /* nobody may sleep any more */
 };
 
 struct http {
 	struct query *query;
 	struct http_tls_files files;
 	struct server *now, *retired[RETIRED_MAX];
-	_Atomic bool stopping; /* nobody may sleep any more */
 };
 
 /* One request, from its first line to the last byte of its answer. */
@@ -266,24 +266,24 @@ static void wake(void *connection)
 
 /* The connection sleeps until the ranking has been made; then it is as if it had just asked. */
 static enum MHD_Result sleep_until_ranked(
-	struct http *http, struct MHD_Connection *connection, struct asked *asked)
+	struct server *server, struct MHD_Connection *connection, struct asked *asked)
 {
-	struct ranking *ranking = http->query->ranking;
+	struct ranking *ranking = server->http->query->ranking;
 
 	asked->later++;
 	asked->waiter = (struct ranking_waiter){.wake = wake, .arg = connection};
 	MHD_suspend_connection(connection);
 	ranking_wake(ranking, &asked->waiter);
 	if (atomic_load(
-		    &http->stopping)) /* since it was looked at: then who stops has not seen it */
+		    &server->ending)) /* since it was looked at: who ends it may not have seen it */
 		ranking_wake_all(ranking);
 	return MHD_YES;
 }
 
-static enum MHD_Result respond(struct http *http, struct MHD_Connection *connection,
+static enum MHD_Result respond(struct server *server, struct MHD_Connection *connection,
 	struct asked *asked, const char *method)
 {
-	struct query *query = http->query;
+	struct query *query = server->http->query;
 	struct question question = question_of(query, connection, asked);
 	struct seat *seat = seats_take(query->seats);
 	const struct route *route = NULL;
@@ -303,10 +303,10 @@ static enum MHD_Result respond(struct http *http, struct MHD_Connection *connect
 		if (err == 0)
 			sent = queue(connection, seat, route, &answer, &result);
 	}
-	if (err == ANSWER_LATER && asked->later < LATER_MAX && !atomic_load(&http->stopping)) {
+	if (err == ANSWER_LATER && asked->later < LATER_MAX && !atomic_load(&server->ending)) {
 		seats_give(query->seats, seat);
 		answer_clear(&answer);
-		return sleep_until_ranked(http, connection, asked);
+		return sleep_until_ranked(server, connection, asked);
 	}
 	if (!sent) {
 		seat_again(seat); /* what follows stands on nothing */
@@ -456,7 +456,8 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
 	const char *method, const char *version, const char *upload, size_t *upload_size,
 	void **context)
 {
-	struct http *http = arg;
+	struct server *server = arg;
+	struct http *http = server->http;
 	struct asked *asked = *context;
 	size_t size;
 
@@ -472,7 +473,7 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
 	size = *upload_size;
 	*upload_size = 0;
 	if (size == 0)
-		return respond(http, connection, asked, method);
+		return respond(server, connection, asked, method);
 	if (asked->posts)
 		return body_add(&asked->body, &http->query->bodies, upload, size) ? MHD_YES
 										  : MHD_NO;
@@ -542,7 +543,7 @@ static struct server *server_start(
 	*server = (struct server){.http = http, .tls = tls, .fd = fd};
 	http_tls_options(tls, items);
 	server->daemon = MHD_start_daemon(tls == NULL ? flags : flags | MHD_USE_TLS, 0, NULL, NULL,
-		handle, http, MHD_OPTION_EXTERNAL_LOGGER, library_says, NULL,
+		handle, server, MHD_OPTION_EXTERNAL_LOGGER, library_says, NULL,
 		MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, http->query->threads,
 		MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_MAX,
 		MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_PEER,
@@ -563,23 +564,24 @@ static struct server *server_start(
 	return NULL;
 }
 
-/* The library takes no end of a daemon of which a connection sleeps. */
+/* Who sleeps wakes, and nobody lies down any more: the library takes no end of a daemon otherwise. */
+static void server_wake(struct server *server)
+{
+	if (server == NULL)
+		return;
+	atomic_store(&server->ending, true);
+	ranking_wake_all(server->http->query->ranking);
+}
+
 static void server_end(struct server **handle)
 {
-	const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
 	struct server *server = *handle;
-	struct http *http;
-	bool before;
 
 	*handle = NULL;
 	if (server == NULL)
 		return;
-	http = server->http;
-	before = atomic_exchange(&http->stopping, true);
-	ranking_wake_all(http->query->ranking);
-	nanosleep(&pause, NULL); /* for who has just lain down */
+	server_wake(server);
 	MHD_stop_daemon(server->daemon);
-	atomic_store(&http->stopping, before);
 	if (server->retired_ns != 0)
 		close(server->fd);
 	http_tls_free(&server->tls);
@@ -682,8 +684,9 @@ void http_stop(struct http **handle, bool shared, unsigned grace_ms)
 	/* Who comes from now on is refused at once, not when the threads have ended. */
 	if (!shared)
 		shutdown(http->now->fd, SHUT_RD);
-	atomic_store(&http->stopping, true);
-	ranking_wake_all(http->query->ranking);
+	server_wake(http->now);
+	for (unsigned i = 0; i < RETIRED_MAX; i++)
+		server_wake(http->retired[i]);
 	conns_facts(http->query->conns, &conns);
 	for (unsigned ms = 0; ms < grace_ms && conns.asking > 0; ms += 10) {
 		nanosleep(&pause, NULL);
