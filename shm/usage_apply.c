@@ -171,10 +171,35 @@ static void finish_block(struct apply *ap)
 		(struct store_bytes){.data = &ap->block, .len = sizeof(ap->block)});
 }
 
+/* A block is taken whose upper end is ap->upper: there it is, or txn->err. */
+static bool copy_block(struct apply *ap, struct store_bytes value, uint64_t hash)
+{
+	const struct usage_block *block = block_of(value);
+
+	if (!block || block->from > hash || !block_head_ok(block, block->n, ap->seed, ap->upper))
+		return usage_corrupt(ap->txn);
+	ap->block = *block;
+	return true;
+}
+
+/* In a batch of a replay it mostly is the one that follows: no search then. */
+static bool load_next_block(struct apply *ap, uint64_t hash)
+{
+	struct store_bytes key, value;
+	uint64_t upper;
+	uint32_t tenant;
+
+	if (!store_next(ap->txn, &key, &value) ||
+		!key_parse_block(key, ap->kind, &tenant, &upper) || tenant != ap->tenant ||
+		upper < hash)
+		return false;
+	ap->upper = upper;
+	return copy_block(ap, value, hash);
+}
+
 /* The block of `hash` from the store; false: the tenant has none, or txn->err. */
 static bool load_block(struct apply *ap, uint64_t hash)
 {
-	const struct usage_block *block;
 	struct store_bytes key, value;
 	struct tenant_row row;
 	struct usage_key from;
@@ -182,26 +207,22 @@ static bool load_block(struct apply *ap, uint64_t hash)
 	size_t len;
 
 	key_block(&from, ap->kind, ap->tenant, hash);
-	if (!store_seek(ap->txn, key_bytes(&from), &key, &value) ||
-		!key_parse_block(key, ap->kind, &tenant, &ap->upper) || tenant != ap->tenant) {
-		if (ap->kind == KEY_BLOCK && tenant_get(ap->txn, ap->tenant, &row, &len) &&
-			row.has_blocks)
-			usage_corrupt(ap->txn);
-		return false;
-	}
-	block = block_of(value);
-	if (!block || block->from > hash || !block_head_ok(block, block->n, ap->seed, ap->upper))
-		return usage_corrupt(ap->txn);
-	ap->block = *block;
-	return true;
+	if (store_seek(ap->txn, key_bytes(&from), &key, &value) &&
+		key_parse_block(key, ap->kind, &tenant, &ap->upper) && tenant == ap->tenant)
+		return copy_block(ap, value, hash);
+	if (ap->kind == KEY_BLOCK && tenant_get(ap->txn, ap->tenant, &row, &len) && row.has_blocks)
+		usage_corrupt(ap->txn);
+	return false;
 }
 
 static void take_block(struct apply *ap, uint64_t hash)
 {
+	bool goes_on = ap->have_block && ap->at_cursor;
+
 	finish_block(ap);
 	ap->have_block = true;
 	ap->changed = false;
-	ap->at_cursor = load_block(ap, hash);
+	ap->at_cursor = (goes_on && load_next_block(ap, hash)) || load_block(ap, hash);
 	ap->fresh = !ap->at_cursor;
 	if (!ap->fresh)
 		return;

@@ -52,10 +52,9 @@ no_restarts 'no worker had to be started again'
 
 # Also a worker that is started now finds its store and the same state.
 kill -KILL "$(pid_of 2)"
-eventually 'one that is started now says so, too' 'part 2 restarts; problems_of 2; pid_of 2' $'^1\nstore_full\n[1-9]'
+eventually 'one that is started now says so, too' 'part 2 restarts; state_of 2; problems_of 2; pid_of 2' $'^1\nreplaying\nstore_full\n[1-9]'
 # It may find room for a batch more: what its predecessor had reserved.
 ok 'and goes on from where it stood' test "$(part 2 stats.next_offset)" -ge "$next"
-is "$(state_of 2)" replaying 'still in its replay'
 held=$(pids)
 
 resize 64M
