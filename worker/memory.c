@@ -26,6 +26,7 @@
 
 #define KIB UINT64_C(1024)
 #define GIB (UINT64_C(1) << 30)
+#define RECORD_BYTES 256
 
 /* Properties that let a client keep more, and their unit in bytes. */
 static const struct {
@@ -52,7 +53,7 @@ static uint64_t fetched_ahead(const struct handoff *handoff)
 
 uint64_t memory_need(const struct handoff *handoff)
 {
-	return GIB + handoff->map_bytes / 8 + handoff->batch_records * KIB +
+	return GIB + handoff->map_bytes / 8 + handoff->batch_records * RECORD_BYTES +
 	       handoff->window_minutes * 32 * KIB + fetched_ahead(handoff);
 }
 

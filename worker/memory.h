@@ -9,7 +9,7 @@
  *				they fetch and write ahead by default
  *	+ map_bytes / 8		LMDB's lists, 8 bytes for each page of 4096, and names of
  *				tenants, which have a page of the store each
- *	+ batch * 1 KiB		records of a batch, each of another stream
+ *	+ batch * 256		records of a batch: 64 bytes, twice that and half while it grows
  *	+ window * 32 KiB	rows of one tenant's policies, 1024 at most
  *	+ what kafka.properties let the clients fetch ahead
  */

@@ -1,11 +1,12 @@
 # 80-growth.sh - the time of a record and of a look-up, as streams, tenants and partitions become more.
 #
-# A record: usage_add and the batch's commit, in batches as a replay makes them by default (250,000).  A look-up:
+# A record: usage_add and the batch's commit, in batches as a replay makes them by default.  A look-up:
 # tally_check of one known stream, nobody writing.
 . "$(dirname "$0")/lib.sh"
 
 MOST=${MOST:-$(pick 3000000 10000000)}
-store() { measure "$1" "$B/bench/stores" -d "$T" -n "$2" -t "$3" -b 250000 -r "$ROUNDS" tally; }
+batch() { local b=$(($1 / 4)); echo $((b < 250000 ? 250000 : b > 1000000 ? 1000000 : b)); }
+store() { measure "$1" "$B/bench/stores" -d "$T" -n "$2" -t "$3" -b "$(batch "$2")" -r "$ROUNDS" table tally; }
 client() { measure "$1" "$B/bench/bench_client" "$2" "$3" check_1; }
 
 say growth.most "$(calc "$MOST / 1e6")"

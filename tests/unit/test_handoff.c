@@ -25,7 +25,7 @@ static struct handoff sample(void)
 		.window_minutes = 120,
 		.replay_margin_s = 600,
 		.offsets_timeout_ms = 30000,
-		.batch_records = 250000,
+		.batch_records = 1000000,
 		.flush_ms = 50,
 		.stall_timeout_ms = 60000,
 		.queue_records = 100000,

@@ -15,7 +15,7 @@
 static struct handoff handoff_of(uint64_t map_bytes)
 {
 	return (struct handoff){
-		.map_bytes = map_bytes, .batch_records = 250000, .window_minutes = 120};
+		.map_bytes = map_bytes, .batch_records = 1000000, .window_minutes = 120};
 }
 
 static bool takes(size_t bytes)
