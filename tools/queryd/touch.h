@@ -25,7 +25,7 @@
 #define TOUCH_STREAMS_MAX 1000000
 #define TOUCH_BUSY_MAX	  (TOUCH_STREAMS_MAX / 4) /* of a worker that does not take them */
 #define TOUCH_EVERY_MS	  250
-#define TOUCH_MANY	  50000 /* so many are not kept waiting */
+#define TOUCH_MANY	  250000 /* so many are not kept waiting */
 #define TOUCH_GROUP_NONE  UINT32_MAX
 
 struct touches;
