@@ -206,7 +206,7 @@ static void work(struct run *run)
 
 		if (ask_conn_fd(conn) < 0)
 			continue;
-		ask_conn_work(conn, now);
+		ask_conn_work(conn, run->polls[i].revents, now);
 		if (ask_conn_ready(conn))
 			run->alive_ns = now;
 	}

@@ -336,9 +336,9 @@ static void cancel_late(struct ask_conn *conn, uint64_t now_ns)
 	}
 }
 
-bool ask_conn_work(struct ask_conn *conn, uint64_t now_ns)
+bool ask_conn_work(struct ask_conn *conn, short events, uint64_t now_ns)
 {
-	int got;
+	int got = 1;
 
 	if (!connected(conn)) {
 		lose(conn, strerror(errno));
@@ -346,7 +346,8 @@ bool ask_conn_work(struct ask_conn *conn, uint64_t now_ns)
 	}
 	if (!conn->connected)
 		return true;
-	got = receive(conn);
+	if (events & ~POLLOUT)
+		got = receive(conn);
 	cancel_late(conn, now_ns);
 	if (got == 1 && transmit(conn) &&
 		(nghttp2_session_check_request_allowed(conn->session) || conn->calls))

@@ -57,7 +57,10 @@ void ask_conn_call(struct ask_conn *conn, struct ask_call *call);
 int ask_conn_fd(const struct ask_conn *conn);
 short ask_conn_events(const struct ask_conn *conn);
 
-/* Reads and writes what can be; cancels what is late.  false: it is lost, all its calls are done. */
-bool ask_conn_work(struct ask_conn *conn, uint64_t now_ns);
+/*
+ * Reads what is there, as poll() gives it in `events`, and writes what can be; cancels what is late.
+ * false: it is lost, all its calls are done.
+ */
+bool ask_conn_work(struct ask_conn *conn, short events, uint64_t now_ns);
 
 #endif

@@ -232,7 +232,8 @@ static void queue_touches(struct ask_work *work)
 	for (size_t p = 0; p < work->n_parts; p++) {
 		const struct ask_part *part = &work->parts[p];
 		uint32_t group = UINT32_MAX;
-		for (size_t i = part->first; part->generation && i < part->first + part->n; i++) {
+		size_t end = part->first + part->n, fetched = part->first;
+		for (size_t i = part->first; part->generation && i < end; i++) {
 			uint32_t stream = work->order[i], policy = work->policy[stream];
 			struct ask_stream *asked = &work->ask->streams[stream];
 			if (asked->result != ASK_ACCEPTED || work->state[stream] != STREAM_IN_MAP)
@@ -244,7 +245,9 @@ static void queue_touches(struct ask_work *work)
 				work->policy_mark[policy] =
 					touches_policy(touches, work->policies[policy]);
 			known++;
-			touches_fetch(touches, group, work->hash + i, part->first + part->n - i);
+			if (i >= fetched)
+				fetched =
+					i + touches_fetch(touches, group, work->hash + i, end - i);
 			if (!touches_add(touches, group, work->policy_mark[policy], asked->hash,
 				    asked->bytes, work->seen_ms))
 				asked->result = ASK_FAILED;

@@ -175,6 +175,8 @@ static void ask_memory(struct ask_work *work, const uint32_t *streams, const uin
 	struct known *known = work->asker->known;
 	uint32_t now = client_stand_minute(work->asker->tally);
 	some->n = 0;
+	for (size_t i = 0; i < n && i < AHEAD; i++)
+		known_fetch(known, some->group, hash[i]);
 	for (size_t i = 0; i < n; i++) {
 		if (i + AHEAD < n)
 			known_fetch(known, some->group, hash[i + AHEAD]);

@@ -20,9 +20,7 @@
 #define NAMES_MAX (64u << 20)
 #define NO_NAME	  UINT32_MAX
 
-/* How far ahead memory is asked for: the index, then what it names. */
-#define FAR  16
-#define NEAR 8
+#define FETCH 32 /* streams whose memory is asked for at once */
 
 struct entry {
 	uint64_t hash, bytes;
@@ -219,18 +217,23 @@ static size_t find(
 	return at;
 }
 
-void touches_fetch(const struct touches *touches, uint32_t group, const uint64_t *hash, size_t n)
+size_t touches_fetch(const struct touches *touches, uint32_t group, const uint64_t *hash, size_t n)
 {
 	const struct sheet *sheet = &touches->now;
-	if (!sheet->index_size)
-		return;
-	if (n > FAR)
-		__builtin_prefetch(&sheet->index[place_of(touches, sheet, hash[FAR], group)]);
-	if (n > NEAR) {
-		uint32_t entry = sheet->index[place_of(touches, sheet, hash[NEAR], group)];
+	size_t at[FETCH];
+	if (group == TOUCH_GROUP_NONE || !sheet->index_size)
+		return n;
+	n = n < FETCH ? n : FETCH;
+	for (size_t i = 0; i < n; i++) {
+		at[i] = place_of(touches, sheet, hash[i], group);
+		__builtin_prefetch(&sheet->index[at[i]], 1);
+	}
+	for (size_t i = 0; i < n; i++) {
+		uint32_t entry = sheet->index[at[i]];
 		if (entry)
 			__builtin_prefetch(&sheet->entries[entry - 1], 1);
 	}
+	return n;
 }
 
 static void grow_entries(const struct touches *touches, struct sheet *sheet)

@@ -43,10 +43,10 @@ uint32_t touches_group(
 uint32_t touches_policy(struct touches *touches, const char *policy);
 
 /*
- * For who goes through hash[0..n): asks memory for what touches_add will need of those some steps
- * ahead.  To be called at each.
+ * For who is about to add hash[0..n): asks memory for what that will need, without waiting for it.
+ * Gives for how many.
  */
-void touches_fetch(const struct touches *touches, uint32_t group, const uint64_t *hash, size_t n);
+size_t touches_fetch(const struct touches *touches, uint32_t group, const uint64_t *hash, size_t n);
 
 /* false: there is no room. */
 bool touches_add(struct touches *touches, uint32_t group, uint32_t policy, uint64_t hash,

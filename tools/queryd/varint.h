@@ -8,9 +8,11 @@
 #ifndef TALLY_QUERYD_VARINT_H
 #define TALLY_QUERYD_VARINT_H
 
+#include <endian.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, GROUP = 3, GROUP_END = 4, FIXED32 = 5 };
 
@@ -18,9 +20,42 @@ struct reader {
 	const uint8_t *at, *end;
 };
 
+/* Eight bytes of a varint's seven bits each, side by side. */
+static inline uint64_t varint_pack(uint64_t bytes)
+{
+	bytes = (bytes & UINT64_C(0x007f007f007f007f)) |
+		(bytes & UINT64_C(0x7f007f007f007f00)) >> 1;
+	bytes = (bytes & UINT64_C(0x00003fff00003fff)) |
+		(bytes & UINT64_C(0x3fff00003fff0000)) >> 2;
+	return (bytes & UINT64_C(0x0fffffff)) | (bytes & UINT64_C(0x0fffffff00000000)) >> 4;
+}
+
 /* false: cut off, or too long to be one. */
 static inline bool read_varint(struct reader *in, uint64_t *value)
 {
+	uint64_t eight;
+
+	if (in->at < in->end && *in->at < 0x80) {
+		*value = *in->at++;
+		return true;
+	}
+	/* A hash mostly has all ten bytes. */
+	if (in->end - in->at >= 10) {
+		memcpy(&eight, in->at, sizeof(eight));
+		eight = le64toh(eight);
+		if ((eight & UINT64_C(0x8080808080808080)) == UINT64_C(0x8080808080808080)) {
+			uint8_t ninth = in->at[8], tenth = in->at[9];
+
+			*value = varint_pack(eight) | (uint64_t)(ninth & 0x7f) << 56;
+			if (ninth < 0x80) {
+				in->at += 9;
+				return true;
+			}
+			*value |= (uint64_t)tenth << 63;
+			in->at += 10;
+			return tenth < 0x80;
+		}
+	}
 	*value = 0;
 	for (unsigned shift = 0; shift < 70 && in->at < in->end; shift += 7) {
 		uint8_t byte = *in->at++;
