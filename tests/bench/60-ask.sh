@@ -64,6 +64,7 @@ say ask.echo_1 "$(column 1 echo-1-1-1)"
 say ask.known_1_each "$(calc "1e9 / $(column 1 known-1-1-1)")"
 say ask.new_1_p50 "$(column 3 new-1-1-1)"
 say ask.new_100 "$(column 2 new-16-1-100)"
+say ask.new_100_half_p50 "$(calc "$(column 3 half) / 1e3")"
 say ask.new_100_half_p99 "$(calc "$(column 4 half) / 1e3")"
 
 # A new stream, one at a time: client and gRPC are echo's; the worker is asked by itself; its commit says
