@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "tools/queryd/limits.pb-c.h"
+#include "tools/queryd/varint.h"
 #include "tools/queryd/wire.h"
 
 static char why[WIRE_WHY_SIZE];
@@ -230,6 +231,58 @@ static size_t random_request(uint8_t *out)
 	return proto__exceeds_limits_request__pack(&message, out);
 }
 
+/* What is read of these bytes, when `behind` others follow them; false: refused. */
+static bool read_number(const uint8_t *bytes, size_t len, size_t behind, uint64_t *value)
+{
+	uint8_t *copy = malloc(len + behind);
+	assert_non_null(copy);
+	memcpy(copy, bytes, len);
+	memset(copy + len, 0xff, behind);
+	struct reader in = {.at = copy, .end = copy + len + behind};
+	bool ok = read_varint(&in, value);
+	if (ok)
+		assert_int_equal(in.at - copy, len);
+	free(copy);
+	return ok;
+}
+
+static void wire_reads_numbers_of_every_length(void **state)
+{
+	(void)state;
+	for (unsigned bits = 0; bits <= 64; bits++)
+		for (int less = 0; less < 2; less++)
+			for (size_t behind = 0; behind < 12; behind++) {
+				uint64_t was =
+					(bits == 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1) ^
+					(less ? UINT64_C(0x5a5a5a5a5a5a5a5a) >> (64 - bits) % 64
+					      : 0);
+				uint8_t bytes[10];
+				size_t len = (size_t)(put_varint(bytes, was) - bytes);
+				uint64_t value = 1;
+				assert_int_equal(len, varint_size(was));
+				assert_true(read_number(bytes, len, behind, &value));
+				assert_int_equal(value, was);
+			}
+}
+
+static void wire_refuses_numbers_without_an_end(void **state)
+{
+	uint8_t bytes[10];
+	uint64_t value;
+	(void)state;
+	memset(bytes, 0xff, sizeof bytes);
+	for (size_t len = 1; len <= sizeof bytes; len++)
+		assert_false(read_number(bytes, len, 0, &value));
+	assert_false(read_number(bytes, sizeof bytes, 3, &value));
+	/* Nine bytes, or a tenth one of which a bit has room. */
+	bytes[8] = 0x7f;
+	assert_true(read_number(bytes, 9, 3, &value));
+	assert_int_equal(value, UINT64_MAX >> 1);
+	bytes[8] = 0xff, bytes[9] = 0x7f;
+	assert_true(read_number(bytes, 10, 0, &value));
+	assert_int_equal(value, UINT64_MAX);
+}
+
 /* What protobuf-c takes is taken, alike, unless a text is none. */
 static void compare(const uint8_t *bytes, size_t len, unsigned *taken, unsigned *lax)
 {
@@ -282,6 +335,8 @@ int main(void)
 		cmocka_unit_test(wire_writes_results_with_reasons),
 		cmocka_unit_test(wire_writes_rates),
 		cmocka_unit_test(wire_writes_partitions_as_protobuf_does),
+		cmocka_unit_test(wire_reads_numbers_of_every_length),
+		cmocka_unit_test(wire_refuses_numbers_without_an_end),
 		cmocka_unit_test(wire_reads_what_protobuf_c_reads),
 	};
 	return cmocka_run_group_tests_name("wire", tests, NULL, NULL);
