@@ -256,8 +256,9 @@ static const struct config_option options[] = {
 	  "producers that is to be survived." },
 	{ "replay", "batch", CONFIG_NUMBER, AT(replay_batch, uint32_t), 1, 1000000,
 	  .preset = "1000000", .prose =
-	  "Most records in one transaction: 250000, or a fourth of the streams, or 50 times the policies "
-	  "of all tenants, whatever is most, if it may be so many. Takes 64 bytes a record in every worker that is behind." },
+	  "Most records in one transaction. A replay takes 250000, or a fourth of the streams, or 50 for "
+	  "each tenant and each of its policies, whichever is most; what comes in half a second; and never "
+	  "more than this. Takes 64 bytes a record in every worker that is behind." },
 	{ "replay", "concurrency", CONFIG_NUMBER, AT(replay_concurrency, uint32_t), 1, 1024,
 	  .preset = "16", .prose = "Most partitions that replay at once; the others wait." },
 	{ "replay", "queue", CONFIG_NUMBER, AT(replay_queue, uint32_t), 1, 10000000,

@@ -115,7 +115,7 @@ bool store_get(struct store_txn *txn, struct store_bytes key, struct store_bytes
 bool store_seek(struct store_txn *txn, struct store_bytes key, struct store_bytes *found,
 	struct store_bytes *value);
 
-/* The one after the cursor. */
+/* The one after the cursor, which only store_seek, store_before and this one move. */
 bool store_next(struct store_txn *txn, struct store_bytes *key, struct store_bytes *value);
 
 /* The last key < `key`. */

@@ -171,7 +171,7 @@ static void finish_block(struct apply *ap)
 		(struct store_bytes){.data = &ap->block, .len = sizeof(ap->block)});
 }
 
-/* A block is taken whose upper end is ap->upper: there it is, or txn->err. */
+/* `value` as the block that ends at ap->upper and has `hash`'s place; false: txn->err. */
 static bool copy_block(struct apply *ap, struct store_bytes value, uint64_t hash)
 {
 	const struct usage_block *block = block_of(value);

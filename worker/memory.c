@@ -24,9 +24,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define KIB UINT64_C(1024)
-#define GIB (UINT64_C(1) << 30)
-#define RECORD_BYTES 256
+#define KIB	     UINT64_C(1024)
+#define GIB	     (UINT64_C(1) << 30)
+#define RECORD_BYTES UINT64_C(256)
 
 /* Properties that let a client keep more, and their unit in bytes. */
 static const struct {

@@ -9,7 +9,8 @@
  *				they fetch and write ahead by default
  *	+ map_bytes / 8		LMDB's lists, 8 bytes for each page of 4096, and names of
  *				tenants, which have a page of the store each
- *	+ batch * 256		records of a batch: 64 bytes, twice that and half while it grows
+ *	+ batch * 256		records of a batch: 32 bytes, twice (batch, sort), room for a power
+ *				of two of them, both sizes while it grows; new names
  *	+ window * 32 KiB	rows of one tenant's policies, 1024 at most
  *	+ what kafka.properties let the clients fetch ahead
  */

@@ -30,10 +30,11 @@
 
 #define MS UINT64_C(1000000)
 
-#define LIVE_RECORDS	  10000 /* a commit of so many is short enough for whoever waits for it */
-#define REPLAY_RECORDS	  250000
-#define REPLAY_PER_ROW	  50
-#define REPLAY_FLUSH_MS	  500 /* nobody reads before ready: large batches are what counts */
+#define LIVE_RECORDS	  10000	 /* a commit of so many is short enough for whoever waits for it */
+#define REPLAY_RECORDS	  250000 /* a replay's batch, at least */
+#define REPLAY_PER_ROW	  50	 /* for each row that it may have to put ... */
+#define STREAMS_PER_ITEM  4	 /* ... and one for so many streams: some ten in a block */
+#define REPLAY_FLUSH_MS	  500	 /* nobody reads before ready: large batches are what counts */
 #define LIVE_SWEEP_BLOCKS 16
 #define FULL_SWEEP_BLOCKS 256 /* before a batch is tried again that had no room */
 
@@ -211,25 +212,26 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
 }
 
 /*
- * So many records make a batch.  A commit costs by the blocks and rows that it touches, so while
- * replaying it is large, and the larger the more there are, as far as it may: 100,000 streams of
- * 1000 tenants in batches of 50,000 and 250,000: 200 and 95 ns a record; 3,000,000 streams in
- * batches of 250,000 and 750,000: 510 and 260 ns; 10,000 tenants in batches of 250,000 and
- * 1,000,000: 325 and 180 ns.
+ * A commit costs by the blocks and rows that it touches: 100,000 streams of 1000 tenants in batches
+ * of 50,000 and 250,000: 200 and 95 ns a record; 3,000,000 streams in batches of 250,000 and
+ * 750,000: 510 and 260 ns; 10,000 tenants in batches of 250,000 and 1,000,000: 325 and 180 ns.
  */
-static uint64_t batch_limit(const struct replay *replay)
+uint64_t replay_batch(const struct handoff *handoff, const struct usage_meta *meta, bool live)
 {
-	const struct handoff *handoff = replay->o.handoff;
-	const struct usage_meta *meta = usage_meta(replay->o.usage);
 	uint64_t rows = (uint64_t)meta->tenants + meta->policies;
-	uint64_t limit = max_u64(meta->streams / 4, rows * REPLAY_PER_ROW);
+	uint64_t records = max_u64(meta->streams / STREAMS_PER_ITEM, rows * REPLAY_PER_ROW);
 
 	if (handoff->batch_max)
 		return handoff->batch_max;
-	if (replay->live)
+	if (live)
 		return LIVE_RECORDS;
-	limit = max_u64(limit, REPLAY_RECORDS);
-	return limit < handoff->batch_records ? limit : handoff->batch_records;
+	records = max_u64(records, REPLAY_RECORDS);
+	return records < handoff->batch_records ? records : handoff->batch_records;
+}
+
+static uint64_t batch_limit(const struct replay *replay)
+{
+	return replay_batch(replay->o.handoff, usage_meta(replay->o.usage), replay->live);
 }
 
 /*

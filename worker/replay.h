@@ -76,6 +76,12 @@ int replay_holds(const struct replay *replay);
 /* The lease runs and the partition is ours: something may be sent. */
 bool replay_may_send(void *replay);
 
+/*
+ * So many records make a batch.  While replaying, the more the more streams, tenants and policies
+ * there are, or what half a second brings: handoff's batch_records at most.
+ */
+uint64_t replay_batch(const struct handoff *handoff, const struct usage_meta *meta, bool live);
+
 /* The target is reached, and what reached it is committed. */
 bool replay_reached(const struct replay *replay);
 

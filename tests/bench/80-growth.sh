@@ -1,11 +1,11 @@
 # 80-growth.sh - the time of a record and of a look-up, as streams, tenants and partitions become more.
 #
-# A record: usage_add and the batch's commit, in batches as a replay makes them by default.  A look-up:
+# A record: usage_add and the batch's commit, in batches as a single replay makes them by default.  A look-up:
 # tally_check of one known stream, nobody writing.
 . "$(dirname "$0")/lib.sh"
 
 MOST=${MOST:-$(pick 3000000 10000000)}
-# batch STREAMS TENANTS: batch_limit of worker/replay.c; a tenant has one policy, and that without a name.
+# batch STREAMS TENANTS: batch_limit of worker/replay.c; a tenant has one policy with a name and one without: two rows.
 batch()
 {
 	local most

@@ -1,7 +1,7 @@
 /*
  * stillness.c - how still the machine is by itself: two threads walk through memory, and nothing else happens.
  *
- *	stillness [SECONDS]	(6)
+ *	stillness [SECONDS]	(6)	of the first thread
  *
  *	| step | step | STEP >>> | STEP >>> | step |	a step: LOADS loads of uniform places, and a pause
  *	               '-- slow: SLOW times the median --'	a stretch: slow steps less than GAP_MS apart
@@ -41,9 +41,10 @@ static double step(struct walk *walk)
 static void *run(void *arg)
 {
 	struct walk *walk = arg;
-	double end = bench_ns() + seconds * 1e9;
+	double end;
 
 	memset(walk->memory, 1, MEMORY);
+	end = bench_ns() + seconds * 1e9;
 	while (bench_ns() < end && walk->n < STEPS_MAX) {
 		double now = bench_ns(), took = step(walk);
 		struct timespec pause = {0, (long)(took * (1 - BUSY) / BUSY) % 1000000000};
@@ -95,7 +96,7 @@ static void report(const struct walk *walk)
 		slow += walk->took[i] >= SLOW * median ? walk->took[i] : 0;
 	}
 	printf("load_ns\t%.2f\n", median / LOADS);
-	printf("p99\t%.2f\n", bench_percentile(sorted, walk->n, 0.99) / median);
+	printf("p99_ratio\t%.2f\n", bench_percentile(sorted, walk->n, 0.99) / median);
 	printf("slow_percent\t%.1f\n", 100 * slow / all);
 	printf("longest_ms\t%.1f\n", longest(walk, median));
 	free(sorted);
@@ -108,8 +109,8 @@ int main(int argc, char **argv)
 
 	if (argc > 1)
 		seconds = atof(argv[1]);
-	if (argc > 2 || seconds <= 0 || seconds > 60) {
-		fprintf(stderr, "usage: stillness [SECONDS <= 60]\n");
+	if (argc > 2 || !(seconds >= 1 && seconds <= 60)) {
+		fprintf(stderr, "usage: stillness [SECONDS from 1 to 60]\n");
 		return 2;
 	}
 	make(&walk[0], 1);

@@ -35,6 +35,8 @@ static void memory_grows_with_what_a_worker_is_given(void **state)
 	small.properties[small.n_properties++] = (struct handoff_property){
 		(char *)"queued.max.messages.kbytes", (char *)"2000000", FOR_CONSUMERS};
 	assert_int_equal(memory_need(&small), before + UINT64_C(2000000) * 1024);
+	small.batch_records += 1000;
+	assert_int_equal(memory_need(&small), before + UINT64_C(2000000) * 1024 + 256000);
 	small.window_minutes = 7 * 24 * 60;
 	assert_true(memory_need(&small) > before + UINT64_C(2000000) * 1024 + 300 * MIB);
 }

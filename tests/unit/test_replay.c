@@ -468,6 +468,36 @@ static void replay_lets_go_when_touches_that_waited_are_all_there_is(void **stat
 	end(&b);
 }
 
+/* --- how much is a batch ---------------------------------------------------------------------- */
+
+static uint64_t batch_of(uint64_t streams, uint32_t tenants, uint32_t policies)
+{
+	struct handoff handoff = {.batch_records = 1000000};
+	struct usage_meta meta = {.streams = streams, .tenants = tenants, .policies = policies};
+
+	return replay_batch(&handoff, &meta, false);
+}
+
+static void replay_takes_larger_batches_where_there_is_more(void **state)
+{
+	struct handoff handoff = {.batch_records = 300000};
+	struct usage_meta meta = {.streams = 100000000};
+
+	(void)state;
+	assert_int_equal(batch_of(0, 0, 0), 250000);
+	assert_int_equal(batch_of(1000000, 10, 10), 250000);
+	assert_int_equal(batch_of(3000000, 10, 10), 750000);
+	assert_int_equal(batch_of(1000000, 5000, 5000), 500000);
+	assert_int_equal(batch_of(3000000, 5000, 5000), 750000);
+	assert_int_equal(batch_of(UINT64_MAX, 1, 1), 1000000);
+	assert_int_equal(batch_of(0, UINT32_MAX, UINT32_MAX), 1000000);
+	assert_int_equal(replay_batch(&handoff, &meta, false), 300000);
+	assert_int_equal(replay_batch(&handoff, &meta, true), 10000);
+	handoff.batch_max = 1; /* after repeated deaths */
+	assert_int_equal(replay_batch(&handoff, &meta, false), 1);
+	assert_int_equal(replay_batch(&handoff, &meta, true), 1);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, each_setup)
@@ -481,6 +511,7 @@ int main(void)
 		TEST(replay_sweeps_nothing_when_its_lease_is_over),
 		TEST(replay_counts_nothing_of_what_may_be_another_log),
 		TEST(replay_keeps_its_target_when_it_begins_again),
+		TEST(replay_takes_larger_batches_where_there_is_more),
 		TEST(replay_tells_no_gap_when_offsets_hold_no_record),
 		TEST(replay_goes_back_when_nothing_was_ever_delivered),
 		TEST(replay_counts_records_that_came_where_there_were_none),

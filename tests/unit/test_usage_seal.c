@@ -313,6 +313,31 @@ static void usage_commit_misses_blocks_that_have_gone(void **state)
 	clean();
 }
 
+/* A batch goes from block to block: one that has gone between two is missed there, too. */
+static void usage_commit_misses_a_block_between_two(void **state)
+{
+	static struct pairs pairs;
+	struct usage *usage = make();
+	size_t blocks[64], n = 0;
+
+	(void)state;
+	for (uint64_t i = 0; i < 1000; i++)
+		add(usage, "wide", "", i << 50, 1);
+	assert_int_equal(try_commit(usage, NOW, 0), 0);
+	take_pairs(usage, &pairs);
+	for (size_t i = 0; i < pairs.n && n < 64; i++)
+		if (pairs.list[i].key[0] == KEY_BLOCK)
+			blocks[n++] = i;
+	assert_true(n >= 8);
+	put_raw(usage, &pairs.list[blocks[n - 4]], NULL, 0);
+	for (uint64_t i = 0; i < 1000; i++)
+		add(usage, "wide", "", i << 50, 1);
+	assert_int_equal(try_commit(usage, NOW, 0), ERR_CORRUPT);
+	free_pairs(&pairs);
+	usage_close(&usage);
+	clean();
+}
+
 /* --- nothing is wrong -------------------------------------------------------------------------- */
 
 static void change_something(struct usage *usage, uint64_t *rng, int64_t *now)
@@ -397,6 +422,7 @@ int main(void)
 		TEST(usage_scrub_sees_a_value_that_is_older_than_it_was),
 		TEST(usage_commit_sees_a_garbled_stream_before_it_counts_on_it),
 		TEST(usage_commit_misses_blocks_that_have_gone),
+		TEST(usage_commit_misses_a_block_between_two),
 		TEST(usage_scrub_finds_nothing_in_a_store_that_changes_under_it),
 		TEST(usage_scrub_ends_its_pass_after_as_many_steps_as_it_says),
 	};

@@ -336,7 +336,7 @@ static void cancel_late(struct ask_conn *conn, uint64_t now_ns)
 	}
 }
 
-bool ask_conn_work(struct ask_conn *conn, short events, uint64_t now_ns)
+bool ask_conn_work(struct ask_conn *conn, short revents, uint64_t now_ns)
 {
 	int got = 1;
 
@@ -346,7 +346,7 @@ bool ask_conn_work(struct ask_conn *conn, short events, uint64_t now_ns)
 	}
 	if (!conn->connected)
 		return true;
-	if (events & ~POLLOUT)
+	if (revents & ~POLLOUT)
 		got = receive(conn);
 	cancel_late(conn, now_ns);
 	if (got == 1 && transmit(conn) &&

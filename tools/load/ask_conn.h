@@ -58,9 +58,9 @@ int ask_conn_fd(const struct ask_conn *conn);
 short ask_conn_events(const struct ask_conn *conn);
 
 /*
- * Reads what is there, as poll() gives it in `events`, and writes what can be; cancels what is late.
+ * Reads what is there, as poll() gives it, and writes what can be; cancels what is late.
  * false: it is lost, all its calls are done.
  */
-bool ask_conn_work(struct ask_conn *conn, short events, uint64_t now_ns);
+bool ask_conn_work(struct ask_conn *conn, short revents, uint64_t now_ns);
 
 #endif

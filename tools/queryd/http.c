@@ -12,11 +12,11 @@
  * made; from there to the send there is nothing but the queue of this very
  * connection.
  *
- * Runs in: queryd, threads of libmicrohttpd.  Blocks in: nowhere.
+ * Runs in: queryd, threads of libmicrohttpd; wake in the ranking's thread, and in main.  Blocks in:
+ * answers to POST, as long as answer_exceeds.c says.
  */
 #include "http_private.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -24,9 +24,7 @@
 #include "metrics.h"
 #include "route.h"
 
-#include "shm/check.h"
 #include "shm/host.h"
-#include "shm/log.h"
 
 #define TRIES	  3
 #define LATER_MAX 3

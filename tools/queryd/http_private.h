@@ -26,7 +26,7 @@ struct http {
 	struct server *now, *retired[RETIRED_MAX];
 };
 
-/* What the library calls; arg: the server, of http_completed the struct http. */
+/* What the library calls; arg: NULL of http_begin_request, the server, the struct http. */
 void *http_begin_request(void *arg, const char *target, struct MHD_Connection *connection);
 enum MHD_Result http_handle(void *arg, struct MHD_Connection *connection, const char *url,
 	const char *method, const char *version, const char *upload, size_t *upload_size,

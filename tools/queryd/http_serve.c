@@ -7,7 +7,8 @@
  * new one a second daemon takes over the listening socket, and the first ends
  * when its connections have.
  *
- * Runs in: queryd, main; connection_changed in threads of the library.  Blocks in: http_stop.
+ * Runs in: queryd, main; connection_changed and library_says in threads of the library.  Blocks in:
+ * http_stop; http_tick and http_renew_tls, when a daemon ends, until its threads have.
  */
 #include "http_private.h"
 

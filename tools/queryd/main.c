@@ -3,7 +3,7 @@
  * Tally, and asks its workers what needs a write.
  *
  *	tallyd --posix_spawn--> tally-queryd -c tally.yaml --parent PID
- *	                          |- threads: HTTP (http.c)
+ *	                          |- threads: HTTP (http_serve.c, http.c)
  *	                          |- thread: asker, gRPC (asker.c, services.c)
  *	                          '- main: waits for a signal; once a second tick()
  *

@@ -426,7 +426,7 @@ static size_t send_some(
 
 static void clear(struct sheet *sheet)
 {
-	if (sheet->cap > 4 * TOUCH_MANY) { /* a rare day: not kept for ever */
+	if (sheet->cap > 2 * TOUCH_MANY) { /* a rare day: not kept for ever */
 		free_sheet(sheet);
 		*sheet = (struct sheet){0};
 		return;

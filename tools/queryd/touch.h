@@ -25,8 +25,12 @@
 #define TOUCH_STREAMS_MAX 1000000
 #define TOUCH_BUSY_MAX	  (TOUCH_STREAMS_MAX / 4) /* of a worker that does not take them */
 #define TOUCH_EVERY_MS	  250
-#define TOUCH_MANY	  250000 /* so many are not kept waiting */
-#define TOUCH_GROUP_NONE  UINT32_MAX
+/*
+ * So many are not kept waiting.  More would be told of fewer twice; but all are sent at once, and
+ * questions wait for that.
+ */
+#define TOUCH_MANY	 250000
+#define TOUCH_GROUP_NONE UINT32_MAX
 
 struct touches;
 
@@ -43,8 +47,8 @@ uint32_t touches_group(
 uint32_t touches_policy(struct touches *touches, const char *policy);
 
 /*
- * For who is about to add hash[0..n): asks memory for what that will need, without waiting for it.
- * Gives for how many.
+ * For who is about to add hash[0..n): asks memory for what many of them need, so that the waits
+ * overlap.  Gives of how many: to be called again after those.
  */
 size_t touches_fetch(const struct touches *touches, uint32_t group, const uint64_t *hash, size_t n);
 

@@ -39,7 +39,7 @@ static inline bool read_varint(struct reader *in, uint64_t *value)
 		*value = *in->at++;
 		return true;
 	}
-	/* A hash mostly has all ten bytes. */
+	/* A hash has nine bytes or ten. */
 	if (in->end - in->at >= 10) {
 		memcpy(&eight, in->at, sizeof(eight));
 		eight = le64toh(eight);
