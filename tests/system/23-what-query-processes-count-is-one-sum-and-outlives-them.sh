@@ -82,7 +82,9 @@ wait_until http_address '[0-9]'
 wait_until all_run
 wait_asked
 exactly 'tally_grpc_calls' 0 'nothing is asked'
-CALLS=$(metric 'tally_grpc_answers_total{code="0"}') # of those who asked whether it serves
+# Of those who asked whether it serves: a process writes down what it has answered a moment after.
+steady() { local n; n=$(metric 'tally_grpc_answers_total{code="0"}'); [ "${n:-0}" -gt 0 ] && [ "$n" = "$CALLS" ] || { CALLS=${n:-0}; sleep 1; return 1; }; }
+wait_until steady
 
 # --- the sum --------------------------------------------------------------------------------------
 
