@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 
 MOST=${MOST:-$(pick 3000000 10000000)}
-# batch STREAMS TENANTS: batch_limit of worker/replay.c; a tenant has one policy with a name and one without: two rows.
+# batch STREAMS TENANTS: replay_batch of worker/replay.c; a tenant has one policy with a name and one without: two rows.
 batch()
 {
 	local most

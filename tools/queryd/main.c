@@ -15,7 +15,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
@@ -37,7 +36,7 @@
 #include "last_words.h"
 #include "listen.h"
 #include "metrics.h"
-#include "metrics_table.h"
+#include "options.h"
 #include "privilege.h"
 #include "services.h"
 
@@ -54,109 +53,6 @@
 #define FILES_MAX      65536
 
 #define EXIT_FAILED 1 /* the world: the supervisor tries again */
-#define EXIT_USAGE  2 /* the operator's mistake */
-
-struct options {
-	const char *config;
-	long parent;		      /* 0 = none */
-	int last_words;		      /* -1 = nobody hears them */
-	int http_socket, grpc_socket; /* that listen already; -1 = open our own */
-};
-
-static const char usage[] =
-	"Usage: tally-queryd -c FILE [--parent PID]\n"
-	"Answers questions over gRPC and HTTP from the shared memory of a running Tally.\n"
-	"\n"
-	"  -c, --config FILE   configuration (tally.yaml); run_dir and query.* are used\n"
-	"      --parent PID    end with this process: for tallyd, which starts us\n"
-	"      --last-words FD say there which store killed us: for tallyd\n"
-	"      --http-socket FD, --grpc-socket FD\n"
-	"                      listen there: for tallyd, which has them from systemd\n"
-	"      --print-metrics print what there is at /metrics, as a manual page: "
-	"tally-metrics(7)\n"
-	"  -h, --help          this text\n"
-	"  -V, --version       version\n"
-	"\n"
-	"Paths, limits and exit codes: tally-queryd(8).\n";
-
-/* --- options ------------------------------------------------------------------------------------
- */
-
-static _Noreturn void misused(const char *what)
-{
-	fprintf(stderr, "tally-queryd: %s; see tally-queryd --help\n", what);
-	exit(EXIT_USAGE);
-}
-
-static long parent_of(const char *text)
-{
-	uint64_t pid;
-
-	if (!request_number(text, 1, INT32_MAX, &pid))
-		misused("--parent takes a process id");
-	return (long)pid;
-}
-
-static int descriptor_of(const char *text)
-{
-	uint64_t fd;
-
-	if (!request_number(text, 3, INT32_MAX, &fd) || fcntl((int)fd, F_SETFD, FD_CLOEXEC) != 0)
-		misused("--last-words, --http-socket and --grpc-socket take an open file "
-			"descriptor");
-	return (int)fd;
-}
-
-static void read_options(int argc, char **argv, struct options *options)
-{
-	static const struct option table[] = {
-		{"config", required_argument, NULL, 'c'},
-		{"parent", required_argument, NULL, 'p'},
-		{"last-words", required_argument, NULL, 'l'},
-		{"http-socket", required_argument, NULL, 'H'},
-		{"grpc-socket", required_argument, NULL, 'G'},
-		{"print-metrics", no_argument, NULL, 'm'},
-		{"help", no_argument, NULL, 'h'},
-		{"version", no_argument, NULL, 'V'},
-		{NULL, 0, NULL, 0},
-	};
-	int c;
-
-	while ((c = getopt_long(argc, argv, "c:hV", table, NULL)) != -1) {
-		switch (c) {
-		case 'c':
-			options->config = optarg;
-			break;
-		case 'p':
-			options->parent = parent_of(optarg);
-			break;
-		case 'l':
-			options->last_words = descriptor_of(optarg);
-			break;
-		case 'H':
-			options->http_socket = descriptor_of(optarg);
-			break;
-		case 'G':
-			options->grpc_socket = descriptor_of(optarg);
-			break;
-		case 'm':
-			metrics_print(stdout);
-			exit(0);
-		case 'h':
-			fputs(usage, stdout);
-			exit(0);
-		case 'V':
-			puts("tally-queryd " QUERYD_VERSION);
-			exit(0);
-		default:
-			exit(EXIT_USAGE); /* getopt has said what is wrong */
-		}
-	}
-	if (optind < argc)
-		misused("it takes no arguments beside options");
-	if (options->config == NULL)
-		misused("name the configuration: -c /etc/tally/tally.yaml");
-}
 
 /* --- the process --------------------------------------------------------------------------------
  */
@@ -594,11 +490,11 @@ static int run(const struct config *config, const struct options *options)
 
 int main(int argc, char **argv)
 {
-	struct options options = {.last_words = -1, .http_socket = -1, .grpc_socket = -1};
+	struct options options;
 	struct config_error error;
 	struct config config;
 
-	read_options(argc, argv, &options);
+	options_read(argc, argv, &options);
 	if (config_load(options.config, &config, &error) != 0) {
 		fprintf(stderr, "tally-queryd: %s\n", error.line);
 		return EXIT_USAGE;
