@@ -232,7 +232,8 @@ CHECK_SLICE ?= STEP=5 KILLS=60 EARLY=12 ASSIGNED=6 READY=4 STOPPING=2 MOVES=2 ST
 
 check: deps kafka-deps test-deps fuzz-deps analysis-deps browser-deps
 	@$(MAKE) --no-print-directory all test-programs
-	@failed=; for t in unit layers samples fuzz-short analyze-short race-short unit-valgrind-short slices check-kafka; do \
+	@export FAILURES="$(abspath $B)/failures.txt"; rm -f "$$FAILURES"; failed=; \
+	for t in unit layers samples fuzz-short analyze-short race-short unit-valgrind-short slices check-kafka; do \
 		echo "== $$t"; \
 		case $$t in \
 		slices) $(CHECK_SLICE) $(MAKE) --no-print-directory JOBS=3 slices;; \
@@ -240,14 +241,18 @@ check: deps kafka-deps test-deps fuzz-deps analysis-deps browser-deps
 		*) $(MAKE) --no-print-directory $$t;; \
 		esac || failed="$$failed $$t"; \
 	done; \
-	if [ -n "$$failed" ]; then echo "check: FAILED:$$failed"; exit 1; else echo "check: all passed"; fi
+	if [ -n "$$failed" ]; then \
+		if [ -e "$$FAILURES" ]; then echo "== what failed"; cut -c1-500 "$$FAILURES" | head -n 200; fi; \
+		echo "check: FAILED:$$failed"; exit 1; \
+	 else echo "check: all passed"; fi
 
 # Runs every test, JOBS at a time, then says which failed.  With CI set, a skipped test is a failed one.
 define run_unit
 	@rm -f $B/unit.failed; printf '%s\n' $(UNIT) | xargs -P $(JOBS) -I{} sh -c '\
 		out=$$($1 {} 2>&1); rc=$$?; printf "%s\n" "$$out"; \
 		case "$${CI:+ci} $$out" in ci*"[  SKIPPED ]"*) rc=1;; esac; \
-		[ $$rc = 0 ] || basename {} >>$B/unit.failed'; \
+		[ $$rc = 0 ] && exit; basename {} >>$B/unit.failed; \
+		printf "%s\n" "{}: rc $$rc" "$$out" | grep -v "OK \]\|RUN  *\]" | tail -n 40 >>"$${FAILURES:-/dev/null}"'; \
 	if [ -e $B/unit.failed ]; then echo "unit: FAILED: $$(sort $B/unit.failed | tr '\n' ' ')"; exit 1; \
 	else echo "unit: $(words $(UNIT)) programs passed"; fi
 endef

@@ -49,9 +49,11 @@ echo "# $TEST seed $SEED"
 # --- TAP ------------------------------------------------------------------------------------------
 
 note() { printf '# %s\n' "${@//$'\n'/$'\n'# }"; }
-diag() { printf '# %s\n' "${@//$'\n'/$'\n'# }" >&2; }
+diag() { printf '# %s\n' "${@//$'\n'/$'\n'# }" >&2; [ $FAILED = 0 ] || remember "$@"; }
+# What `make check` says once more at its end.
+remember() { [ -z "${FAILURES:-}" ] || printf '%s\n' "$@" | sed "s/^/$TEST: /" >>"$FAILURES"; }
 pass() { echo "ok $((++COUNT)) - $1"; }
-fail() { echo "not ok $((++COUNT)) - $1"; FAILED=1; [ $# -lt 2 ] || diag "${@:2}"; return 1; }
+fail() { echo "not ok $((++COUNT)) - $1"; FAILED=1; remember "not ok $COUNT - $1"; [ $# -lt 2 ] || diag "${@:2}"; return 1; }
 
 # ok NAME COMMAND...: the command succeeds.
 ok()
@@ -164,7 +166,7 @@ cleanup()
 	trap '' TERM INT
 	if [ -z "$PLANNED" ]; then
 		FAILED=1
-		[ $rc = 255 ] || { logs; echo "not ok $((++COUNT)) - $TEST came to its end (exit $rc)"; echo "1..$COUNT"; }
+		[ $rc = 255 ] || { logs; fail "$TEST came to its end (exit $rc)"; echo "1..$COUNT"; }
 	fi
 	# What they would put in order is thrown away anyway.
 	[ "$KIND" = embedded ] || { kill -KILL "${KAFKA_PID[@]}"; wait "${KAFKA_PID[@]}"; } 2>/dev/null
@@ -178,6 +180,7 @@ cleanup()
 	if [ $FAILED = 1 ]; then
 		rm -rf "$B/test-logs/$TEST"; mkdir -p "$B/test-logs/$TEST"
 		cp "$T"/*.log "$T"/*.yaml "$T"/*.txt "$B/test-logs/$TEST/" 2>/dev/null
+		remember "$(grep -hE '^[^ ]+ [^ ]+ (warn|error) ' "$T"/*.log 2>/dev/null | tail -n 20)"
 		diag "logs: $B/test-logs/$TEST (repeat with SEED=$SEED)"
 	fi
 	awk -v t="$T/" 'index($2, t) == 1 { print $2 }' /proc/self/mounts | while read -r at; do umount -l "$at"; done
