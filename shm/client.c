@@ -184,7 +184,7 @@ int tally_open(const char *run_dir, unsigned flags, struct tally **out)
 	if (!out)
 		return TALLY_EINVALID;
 	*out = NULL;
-	if (!run_dir || !*run_dir || flags & ~TALLY_STALE_OK)
+	if (!run_dir || !*run_dir || flags & ~(TALLY_STALE_OK | TALLY_PARTIAL_OK))
 		return TALLY_EINVALID;
 	struct tally *tally = calloc(1, sizeof *tally);
 	if (!tally)
@@ -245,7 +245,10 @@ bool client_usable(const struct tally *tally, struct client_stand *stand, uint64
 	const struct table *table = &tally->table;
 	enum part_state state = table_word_state(stand->word);
 	stand->ready = table_is_ready(table, stand->partition, stand->word, boot_ns);
-	if (stand->ready)
+	stand->partial = !stand->ready && !table_is_whole(table, stand->partition, stand->word);
+	if (stand->ready ||
+		(tally->flags & TALLY_PARTIAL_OK &&
+			table_is_replaying(table, stand->partition, stand->word, boot_ns)))
 		return true;
 	return tally->flags & TALLY_STALE_OK && state != PART_FREE && state < PART_STATES &&
 	       !retired(tally) && table_word_of(table, stand->partition) == stand->word;
@@ -257,9 +260,10 @@ bool client_usable(const struct tally *tally, struct client_stand *stand, uint64
  */
 static bool still_usable(const struct tally *tally, struct client_stand *stand, uint64_t boot_ns)
 {
-	bool was_ready = stand->ready;
+	bool was_ready = stand->ready, was_partial = stand->partial;
 	bool usable = client_usable(tally, stand, boot_ns);
 	stand->ready = stand->ready && was_ready;
+	stand->partial = stand->partial || was_partial;
 	return usable;
 }
 
@@ -341,8 +345,18 @@ void client_on_corrupt(void (*hear)(uint32_t partition, uint64_t generation))
 	hear_corrupt = hear;
 }
 
-static int read_store(
-	struct tally *tally, struct client_visit *visit, client_read_fn *read, void *arg)
+/* How far it has come. */
+static int read_progress(struct client_stand *stand, struct store_txn *txn)
+{
+	struct usage_meta meta;
+	int err = usage_read_meta(txn, &meta);
+	if (!err && meta.fingerprint.timestamp_ms > 0)
+		stand->counted_to_ms = meta.fingerprint.timestamp_ms;
+	return err;
+}
+
+static int read_store(struct tally *tally, struct client_visit *visit, struct client_stand *stand,
+	client_read_fn *read, void *arg)
 {
 	struct store_txn *txn = visit->txn;
 	struct store *store;
@@ -352,6 +366,10 @@ static int read_store(
 	store_begin_read(txn, store);
 	if (!txn->err)
 		err = read(visit, arg);
+	if (!txn->err && stand->partial && (!err || err == ERR_NOT_FOUND)) {
+		int unread = read_progress(stand, txn);
+		err = unread ? unread : err;
+	}
 	if (txn->err)
 		err = txn->err;
 	store_abort(txn);
@@ -359,7 +377,7 @@ static int read_store(
 }
 
 static int read_once(
-	struct tally *tally, const struct client_stand *stand, client_read_fn *read, void *arg)
+	struct tally *tally, struct client_stand *stand, client_read_fn *read, void *arg)
 {
 	struct store_txn txn;
 	struct client_visit visit = {
@@ -371,7 +389,7 @@ static int read_once(
 	};
 	reading.partition = visit.partition;
 	reading.generation = visit.generation;
-	int err = read_store(tally, &visit, read, arg);
+	int err = read_store(tally, &visit, stand, read, arg);
 	reading.generation = 0;
 	return err;
 }
@@ -382,6 +400,7 @@ static int stand_on(struct tally *tally, const struct client_stand *stand)
 	struct client_stand *last = tally->n_stands ? &tally->stands[tally->n_stands - 1] : NULL;
 	if (last && last->partition == stand->partition) {
 		last->ready = last->ready && stand->ready;
+		last->counted_to_ms = stand->counted_to_ms;
 		return last->word == stand->word ? 0 : ERR_NOT_READY;
 	}
 	if (tally->n_stands == TABLE_CAPACITY)
@@ -466,6 +485,25 @@ int client_call(struct tally *tally, client_body_fn *body, void *arg)
 	return client_public(client_unanswered(tally));
 }
 
+const struct client_stand *client_last(const struct tally *tally)
+{
+	return &tally->stands[tally->n_stands - 1];
+}
+
+void client_basis_add(struct tally_basis *basis, const struct client_stand *stand)
+{
+	if (!stand->partial)
+		basis->answered++;
+	else if (!basis->partial++ || stand->counted_to_ms < basis->counted_to_ms)
+		basis->counted_to_ms = stand->counted_to_ms;
+	basis->stale |= !stand->ready;
+}
+
+void client_basis_end(struct tally_basis *basis)
+{
+	basis->complete = basis->owned > 0 && basis->answered == basis->owned;
+}
+
 int client_scan(struct tally *tally, const struct client_scan *scan, struct tally_basis *basis)
 {
 	int first = 0;
@@ -482,14 +520,11 @@ int client_scan(struct tally *tally, const struct client_scan *scan, struct tall
 			return err;
 		if (err && err != ERR_NOT_READY && !first)
 			first = err;
-		if (err)
-			continue;
-		basis->answered++;
-		if (!tally->stands[tally->n_stands - 1].ready)
-			basis->stale = 1;
+		if (!err)
+			client_basis_add(basis, client_last(tally));
 	}
-	basis->complete = basis->owned > 0 && basis->answered == basis->owned;
-	if (basis->answered)
+	client_basis_end(basis);
+	if (basis->answered || basis->partial)
 		return 0;
 	return first ? first : client_unanswered(tally);
 }

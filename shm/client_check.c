@@ -19,6 +19,7 @@
 
 struct check_ask {
 	struct client_buckets buckets;
+	struct tally *tally;
 	const char *tenant;
 	struct tally_check *list;
 	size_t n;
@@ -58,17 +59,27 @@ static int read_check(struct client_visit *visit, void *arg)
 	return ask->counting ? client_buckets_read(visit, &ask->buckets) : 0;
 }
 
+/* What is replaying may be looked at, but nobody lets streams in there. */
+static bool is_undecided(const struct tally *tally)
+{
+	const struct client_stand *last = client_last(tally);
+	return last->partial || (!last->ready && !(tally->flags & TALLY_STALE_OK));
+}
+
 /* With limit_scope partition a stream is judged by what its own partition holds. */
 static void judge_partition(void *arg, uint32_t partition, int err)
 {
 	struct check_ask *ask = arg;
 	bool here = ask->buckets.by_partition;
+	bool undecided = !err && is_undecided(ask->tally);
 	for (size_t i = 0; i < ask->n; i++) {
 		struct tally_check *to = &ask->list[i];
 		if (to->partition != partition)
 			continue;
 		to->result = client_public(err);
-		if (err) {
+		if (undecided)
+			to->result = TALLY_ENOTREADY;
+		if (to->result) {
 			to->generation = 0;
 			to->verdict = TALLY_KNOWN;
 			continue;
@@ -114,7 +125,7 @@ static void basis_of(struct tally_basis *basis, const struct tally *tally)
 	ready = table_count(&tally->table, basis->partitions, host_boot_ns(), &basis->owned);
 	basis->answered = stale_ok ? basis->owned : ready;
 	basis->stale = stale_ok && ready < basis->owned;
-	basis->complete = basis->owned > 0 && basis->answered == basis->owned;
+	client_basis_end(basis);
 }
 
 static void known_pass(struct check_ask *ask, struct tally *tally)
@@ -180,7 +191,8 @@ static bool names_ok(const struct tally_check *streams, size_t n)
 int tally_check(struct tally *tally, const char *tenant, struct tally_check *streams, size_t n,
 	struct tally_tenant_limits *limits)
 {
-	struct check_ask ask = {.tenant = tenant, .list = streams, .n = n, .limits = limits};
+	struct check_ask ask = {
+		.tally = tally, .tenant = tenant, .list = streams, .n = n, .limits = limits};
 	if (!tally || (n && !streams) || !client_name_ok(tenant) || !names_ok(streams, n))
 		return TALLY_EINVALID;
 	if (limits)

@@ -188,7 +188,7 @@ static bool is_whole(const struct tally *tally, uint32_t partition)
 	return table_is_whole(&tally->table, partition, table_word_of(&tally->table, partition));
 }
 
-/* 0: ready, or taken as it is because of TALLY_STALE_OK.  Counted: also what is not ready. */
+/* 0: ready, or taken as it is because of the handle's flags.  Counted: also what is not ready. */
 static int count_partition(
 	struct client_buckets *buckets, uint32_t partition, const struct client_scan *how)
 {
@@ -197,7 +197,8 @@ static int count_partition(
 	int counted =
 		err == ERR_NOT_READY ? client_peek(tally, partition, how->read, how->arg) : err;
 	if (!counted)
-		take_counts(buckets, !err || is_whole(tally, partition));
+		take_counts(buckets,
+			(!err && !client_last(tally)->partial) || is_whole(tally, partition));
 	return err;
 }
 
@@ -221,13 +222,11 @@ int client_buckets_scan(struct client_buckets *buckets, const struct client_scan
 			return err;
 		if (judge)
 			judge(how->arg, p, err);
-		if (err)
-			continue;
-		basis->answered++;
-		basis->stale |= !tally->stands[tally->n_stands - 1].ready;
+		if (!err)
+			client_basis_add(basis, client_last(tally));
 	}
-	basis->complete = basis->owned > 0 && basis->answered == basis->owned;
-	if (basis->answered)
+	client_basis_end(basis);
+	if (basis->answered || basis->partial)
 		return 0;
 	int none = client_unanswered(tally);
 	return basis->owned && none != ERR_STALE ? 0 : none;

@@ -66,7 +66,9 @@ struct client_part {
 struct client_stand {
 	uint64_t word;
 	uint32_t partition;
-	bool ready; /* false: only because of TALLY_STALE_OK */
+	bool ready;	       /* false: only because of TALLY_STALE_OK or TALLY_PARTIAL_OK */
+	bool partial;	       /* its first replay has not come to its end */
+	int64_t counted_to_ms; /* if partial, once it was read: time of the last record; 0 = none */
 };
 
 struct tally {
@@ -162,8 +164,15 @@ bool client_next_row(
 /* Partitions of the routing that this table can name: the same all through a call. */
 uint32_t client_partitions(const struct tally *tally);
 
-/* Ready by the rule of table.h, or readable because of TALLY_STALE_OK. */
+/* Ready by the rule of table.h, or readable because of the handle's flags. */
 bool client_usable(const struct tally *tally, struct client_stand *stand, uint64_t boot_ns);
+
+/* Adds a partition that was read, or could be, to those an answer stands on; and the end of that. */
+void client_basis_add(struct tally_basis *basis, const struct client_stand *stand);
+void client_basis_end(struct tally_basis *basis);
+
+/* What client_visit has read last. */
+const struct client_stand *client_last(const struct tally *tally);
 
 /* An internal error as one of tally.h's. */
 int client_public(int err);

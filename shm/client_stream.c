@@ -63,6 +63,8 @@ static int visit_stream(struct tally *tally, void *arg)
 	if (!partitions)
 		return client_unanswered(tally);
 	int err = client_visit(tally, (uint32_t)(ask->hash % partitions), read_stream, arg);
+	if (err == ERR_NOT_FOUND && client_last(tally)->partial) /* it may be yet to come */
+		return ERR_NOT_READY;
 	return err == ERR_NOT_READY ? client_unanswered(tally) : err;
 }
 
@@ -118,6 +120,18 @@ static void fail_lookups(struct many_streams *ask, int err)
 	}
 }
 
+/* They may be yet to come. */
+static void fail_unfound(struct many_streams *ask)
+{
+	for (size_t i = 0; i < ask->n; i++) {
+		struct tally_lookup *to = &ask->list[i];
+		if (to->partition == ask->partition && to->result == TALLY_ENOTFOUND)
+			*to = (struct tally_lookup){.hash = to->hash,
+				.partition = to->partition,
+				.result = TALLY_ENOTREADY};
+	}
+}
+
 static int visit_lookups(struct tally *tally, void *arg)
 {
 	struct many_streams *ask = arg;
@@ -135,6 +149,8 @@ static int visit_lookups(struct tally *tally, void *arg)
 		int err = client_visit(tally, ask->partition, read_lookups, ask);
 		if (err)
 			fail_lookups(ask, client_public(err));
+		else if (client_last(tally)->partial)
+			fail_unfound(ask);
 	}
 	return 0;
 }
@@ -227,14 +243,13 @@ static int list_one(struct tally *tally, struct stream_ask *ask, uint32_t p, boo
 	} else {
 		ask->list.from = p == ask->cursor.partition ? ask->cursor.from : 0;
 		err = list_partition(tally, p, &ask->list, &more);
-		stand.ready = !err && tally->stands[tally->n_stands - 1].ready;
 		if (err)
 			ask->list.mark = mark;
+		else
+			stand = *client_last(tally);
 	}
-	if (!err) {
-		ask->basis.answered++;
-		ask->basis.stale |= !stand.ready;
-	}
+	if (!err)
+		client_basis_add(&ask->basis, &stand);
 	if (more) {
 		ask->next = (struct tally_cursor){.partition = p, .from = ask->list.from};
 		*full = true;
@@ -259,8 +274,8 @@ static int scan_streams(struct tally *tally, void *arg)
 			first = err;
 	}
 	ask->list.n = ask->list.mark;
-	ask->basis.complete = ask->basis.owned && ask->basis.answered == ask->basis.owned;
-	if (!ask->basis.answered)
+	client_basis_end(&ask->basis);
+	if (!ask->basis.answered && !ask->basis.partial)
 		return first ? first : client_unanswered(tally);
 	bool whole = !ask->cursor.partition && !ask->cursor.from && ask->next.done;
 	return whole && !ask->list.known ? ERR_NOT_FOUND : 0;

@@ -305,9 +305,9 @@ void table_limits_error(const struct table *table, char text[TABLE_TEXT_SIZE])
 	text[before != after || before % 2 ? 0 : TABLE_TEXT_SIZE - 1] = 0;
 }
 
-bool table_is_ready(const struct table *table, uint32_t partition, uint64_t word, uint64_t boot_ns)
+static bool is_ours(const struct table *table, uint32_t partition, uint64_t word, uint64_t boot_ns)
 {
-	if (!in_range(table, partition) || table_word_state(word) != PART_READY)
+	if (!in_range(table, partition))
 		return false;
 	const struct table_slot *slot = slot_of(table, partition);
 	if (atomic_load_explicit(&slot->lease_until, memory_order_acquire) <= boot_ns)
@@ -315,6 +315,17 @@ bool table_is_ready(const struct table *table, uint32_t partition, uint64_t word
 	if (atomic_load_explicit(&table->head->retired, memory_order_acquire))
 		return false;
 	return atomic_load_explicit(&slot->word, memory_order_acquire) == word;
+}
+
+bool table_is_ready(const struct table *table, uint32_t partition, uint64_t word, uint64_t boot_ns)
+{
+	return table_word_state(word) == PART_READY && is_ours(table, partition, word, boot_ns);
+}
+
+bool table_is_replaying(
+	const struct table *table, uint32_t partition, uint64_t word, uint64_t boot_ns)
+{
+	return table_word_state(word) == PART_REPLAYING && is_ours(table, partition, word, boot_ns);
 }
 
 /* As table_is_ready for each; a loop of its own, because it is run at every look-up. */

@@ -256,6 +256,10 @@ void table_limits_error(const struct table *table, char text[TABLE_TEXT_SIZE]);
 /* Ready as defined above, for the generation that `word` names. */
 bool table_is_ready(const struct table *table, uint32_t partition, uint64_t word, uint64_t boot_ns);
 
+/* The same for one that is replaying: ours, under a running lease, and behind. */
+bool table_is_replaying(
+	const struct table *table, uint32_t partition, uint64_t word, uint64_t boot_ns);
+
 /* How many of the first `partitions` are ready; *owned: how many are not free. */
 uint32_t table_count(
 	const struct table *table, uint32_t partitions, uint64_t boot_ns, uint32_t *owned);

@@ -72,8 +72,12 @@ struct tally;
 /*
  * tally_open flags.  STALE_OK: also answer from stores of partitions that are
  * stopped, or whose supervisor is gone; answers then say so in `stale`.
+ * PARTIAL_OK: also from those that are replaying, as far as they have come:
+ * `partial` says so.  What is found there holds; what is not may be yet to come,
+ * so single streams that are not found are TALLY_ENOTREADY, and sums too low.
  */
-#define TALLY_STALE_OK 1u
+#define TALLY_STALE_OK	 1u
+#define TALLY_PARTIAL_OK 2u
 
 /*
  * Attaches to a run directory.  `*out` is ended by tally_close, which nulls it.
@@ -216,6 +220,10 @@ struct tally_basis {
 	uint32_t answered; /* partitions that were ready (or, with STALE_OK, readable) */
 	int complete;	   /* answered == owned, and owned > 0 */
 	int stale;	   /* some of it comes from a store that is not published as ready */
+	/* Others that were read while they are counted for the first time (PARTIAL_OK, STALE_OK),
+	 * and the time of the record that the one least far has come to; 0 = none. */
+	uint32_t partial;
+	int64_t counted_to_ms;
 };
 
 struct tally_usage {
@@ -389,7 +397,7 @@ struct tally_check {
 	const char *policy;  /* NULL = "" */
 	uint64_t generation; /* of the partition; 0 = not answered */
 	uint32_t partition;
-	int result;		    /* 0, or TALLY_ENOTREADY, or why its store cannot be read */
+	int result; /* 0, or TALLY_ENOTREADY (also when it can be read: PARTIAL_OK), or why it cannot */
 	enum tally_verdict verdict; /* when result is 0 */
 };
 /*

@@ -9,7 +9,8 @@ import sys
 
 class Basis(ctypes.Structure):
     _fields_ = [("partitions", ctypes.c_uint32), ("owned", ctypes.c_uint32), ("answered", ctypes.c_uint32),
-                ("complete", ctypes.c_int), ("stale", ctypes.c_int)]
+                ("complete", ctypes.c_int), ("stale", ctypes.c_int),
+                ("partial", ctypes.c_uint32), ("counted_to_ms", ctypes.c_int64)]
 
 
 class Usage(ctypes.Structure):

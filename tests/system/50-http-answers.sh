@@ -43,7 +43,7 @@ is "$(http "/ingest-limits/usage/$encoded" | jq '[.streams_by_policy[]] | add')"
 is "$(http "/api/v1/tenants/$encoded" | jq '.streams, ([.histogram.streams[]] | add)' | uniq)" "$listed" 'so do the minutes'
 is "$(pages "/api/v1/tenants/$encoded/streams" hash streams | sort -u | wc -l)" "$listed" 'and the streams themselves'
 is "$(http "/api/v1/tenants/$encoded" | jq -c .basis)" \
-	'{"partitions":4,"owned":4,"answered":4,"complete":true,"stale":false}' 'the answer says what it stands on'
+	'{"partitions":4,"owned":4,"answered":4,"partial":0,"complete":true,"stale":false}' 'the answer says what it stands on'
 is "$(http '/ingest-limits/usage/no%2Fbody' | jq -c '[.tenant, .streams_total, .complete]')" '["no/body",0,true]' \
 	'an unknown tenant has nothing'
 

@@ -148,7 +148,9 @@ static int worker_fill(struct usage *usage, const struct put *puts, size_t n, in
 		if (usage_add(usage, &record, now_ms) != SKIP_NONE)
 			return 3;
 	}
-	usage_advance(usage, offset + !n, NULL);
+	struct usage_fingerprint print = {
+		.offset = offset - 1, .timestamp_ms = n ? now_ms - puts[n - 1].age_s * 1000 : 0};
+	usage_advance(usage, offset + !n, n ? &print : NULL);
 	return usage_commit(usage, &(struct usage_commit){.now_ms = now_ms}) ? 4 : 0;
 }
 

@@ -83,6 +83,109 @@ static void client_reads_what_is_not_published_with_stale_ok_only(void **state)
 	tally_close(&any);
 }
 
+/* Partition 1 has 7 streams of "t", the hashes 1, 5, 9, ... */
+static void assert_single_streams(struct tally *t, bool replaying)
+{
+	int absent = replaying ? TALLY_ENOTREADY : TALLY_ENOTFOUND;
+	struct tally_lookup lookups[] = {{.hash = 1}, {.hash = 4001}, {.hash = 4000}};
+	struct tally_stream stream;
+	assert_int_equal(tally_stream(t, "t", 1, &stream), 0);
+	assert_true(stream.active);
+	assert_int_equal(tally_stream(t, "t", 4001, &stream), absent);
+	assert_int_equal(tally_stream(t, "t", 4000, &stream), TALLY_ENOTFOUND);
+	assert_int_equal(tally_lookup(t, "t", lookups, 3), 0);
+	assert_int_equal(lookups[0].result, 0);
+	assert_true(lookups[0].active);
+	assert_int_equal(lookups[1].result, absent);
+	assert_int_equal(lookups[2].result, TALLY_ENOTFOUND);
+}
+
+static void assert_checks(struct tally *t, bool replaying)
+{
+	struct tally_check checks[] = {{.hash = 1}, {.hash = 4001}, {.hash = 4000}};
+	assert_int_equal(tally_check(t, "t", checks, 3, NULL), 0);
+	assert_int_equal(checks[0].result, replaying ? TALLY_ENOTREADY : 0);
+	assert_int_equal(checks[1].result, replaying ? TALLY_ENOTREADY : 0);
+	assert_int_equal(checks[2].result, 0);
+	assert_int_equal(checks[2].verdict, TALLY_NEW);
+}
+
+static void client_reads_a_replay_as_far_as_it_has_come_with_partial_ok_only(void **state)
+{
+	(void)state;
+	struct tally *any;
+	struct tally_bucket bucket;
+	struct tally_tenant_limits limits;
+	size_t n;
+	assert_int_equal(tally_open(run.dir, TALLY_PARTIAL_OK, &any), 0);
+	for (int s = PART_PENDING; s < PART_STATES; s++) {
+		if (s == PART_READY)
+			continue;
+		run_publish(&run, 1, (enum part_state)s, 7);
+		assert_streams(tally, 3);
+		assert_streams(any, s == PART_REPLAYING ? 10 : 3);
+	}
+	run_publish(&run, 1, PART_REPLAYING, 7);
+	assert_streams(any, 10);
+	assert_int_equal(usage.basis.owned, 2);
+	assert_int_equal(usage.basis.answered, 1);
+	assert_int_equal(usage.basis.partial, 1);
+	assert_false(usage.basis.complete);
+	assert_true(usage.basis.stale);
+	assert_in_range(usage.basis.counted_to_ms, host_wall_ms() - 60000, host_wall_ms());
+	assert_single_streams(any, true);
+	assert_checks(any, true);
+	assert_int_equal(tally_buckets(any, "t", -1, &limits, &bucket, 1, &n), 0);
+	assert_int_equal(bucket.streams, 10);
+	assert_int_equal(limits.basis.answered, 1);
+	assert_int_equal(limits.basis.partial, 1);
+	assert_streams(any, 10);
+	run_lease(&run, 1, -1);
+	assert_false(tally_still_valid(any));
+	assert_streams(any, 3);
+	run_publish(&run, 1, PART_REPLAYING, 7);
+	assert_streams(any, 10);
+	run_publish(&run, 0, PART_FREE, 3); /* nobody else: it answers alone */
+	assert_streams(any, 7);
+	assert_int_equal(usage.basis.answered, 0);
+	run_publish(&run, 0, PART_READY, 3);
+	assert_streams(any, 10);
+	run_publish(&run, 1, PART_READY, 7);
+	assert_false(tally_still_valid(any)); /* it was read before its last records */
+	assert_streams(any, 10);
+	assert_true(usage.basis.complete);
+	assert_int_equal(usage.basis.partial, 0);
+	assert_int_equal(usage.basis.counted_to_ms, 0);
+	assert_single_streams(any, false);
+	assert_checks(any, false);
+	/* Back after a death: nothing is missing but the last seconds. */
+	run_publish(&run, 1, PART_REPLAYING, 7);
+	assert_streams(any, 10);
+	assert_int_equal(usage.basis.partial, 0);
+	assert_true(usage.basis.stale);
+	assert_single_streams(any, false);
+	assert_checks(any, true);
+	tally_close(&any);
+}
+
+static void client_calls_no_stale_answer_complete_that_is_partial(void **state)
+{
+	(void)state;
+	struct tally *any;
+	assert_int_equal(tally_open(run.dir, TALLY_STALE_OK, &any), 0);
+	run_publish(&run, 1, PART_PARKED, 7);
+	assert_streams(any, 10);
+	assert_int_equal(usage.basis.partial, 1);
+	assert_false(usage.basis.complete);
+	assert_checks(any, true);
+	run_publish(&run, 1, PART_READY, 7);
+	run_publish(&run, 1, PART_PARKED, 7);
+	assert_streams(any, 10);
+	assert_int_equal(usage.basis.partial, 0);
+	assert_true(usage.basis.complete);
+	tally_close(&any);
+}
+
 /* ------------------------------------------------------------------ changes while reading */
 
 struct hook {
@@ -427,6 +530,8 @@ int main(void)
 		TEST(client_stops_answering_when_the_lease_is_over),
 		TEST(client_says_stale_when_tallyd_is_gone),
 		TEST(client_reads_what_is_not_published_with_stale_ok_only),
+		TEST(client_reads_a_replay_as_far_as_it_has_come_with_partial_ok_only),
+		TEST(client_calls_no_stale_answer_complete_that_is_partial),
 		TEST(client_reads_again_when_the_word_changes_under_it),
 		TEST(client_gives_up_when_the_word_never_stands),
 		TEST(client_calls_stale_what_was_stale_when_it_began),

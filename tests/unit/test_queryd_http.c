@@ -155,16 +155,34 @@ static void usage_of_an_unknown_tenant_is_zero(void **state)
 static void usage_says_when_a_part_is_missing(void **state)
 {
 	(void)state;
-	fake.basis = fake.histogram_basis = (struct tally_basis){8, 2, 1, 0, 0};
+	fake.basis = fake.histogram_basis =
+		(struct tally_basis){.partitions = 8, .owned = 2, .answered = 1};
 	expect_status("/ingest-limits/usage/a", 200,
-		"\"complete\":false,\"partitions\":{\"answered\":1,\"owned\":2}");
+		"\"complete\":false,\"partitions\":{\"answered\":1,\"partial\":0,\"owned\":2}");
 	expect_status("/ingest-limits/usage/nobody", 200, "\"complete\":false");
 	expect_status("/api/v1/tenants/nobody", 503, "not_ready"); /* perhaps the other knows it */
 	fake.err = TALLY_ENOTREADY;
-	fake.basis = fake.histogram_basis = (struct tally_basis){8, 2, 0, 0, 0};
+	fake.basis = fake.histogram_basis = (struct tally_basis){.partitions = 8, .owned = 2};
 	expect_status("/ingest-limits/usage/a", 503, "no partition of this instance is ready");
 	fake.basis.owned = 0;
 	expect_status("/api/v1/tenants", 503, "owns no partition");
+}
+
+static void answers_say_when_a_part_is_still_counted(void **state)
+{
+	(void)state;
+	fake.basis = fake.histogram_basis = (struct tally_basis){.partitions = 8,
+		.owned = 2,
+		.answered = 1,
+		.partial = 1,
+		.counted_to_ms = 1700000000123};
+	expect_status("/ingest-limits/usage/a", 200,
+		"\"complete\":false,\"partitions\":{\"answered\":1,\"partial\":1,\"owned\":2}");
+	expect_status("/api/v1/tenants/a", 200,
+		"\"answered\":1,\"partial\":1,\"counted_to_ms\":1700000000123,\"complete\":false");
+	expect_status("/api/v1/tenants/nobody", 503, "not_ready"); /* it may be yet to come */
+	fake.histogram_basis.partial = 0; /* half of each: asked again, and again */
+	expect_status("/api/v1/tenants/a", 503, "kept changing");
 }
 
 /* --- parameters, paths, methods -----------------------------------------------------------------
@@ -346,7 +364,8 @@ static void http_ready_says_that_the_topic_lacks_a_partition(void **state)
 	expect_status("/ready", 503,
 		"the topic does not have it: kafka.partitions is 8, the topic has 3");
 	expect_status("/api/v1/partitions", 200,
-		"\"basis\":{\"partitions\":8,\"owned\":2,\"answered\":1,\"complete\":false");
+		"\"basis\":{\"partitions\":8,\"owned\":2,\"answered\":1,\"partial\":0,\"complete\":"
+		"false");
 	fake.instance.topic_partitions = 8;
 	expect_status("/ready", 503, "it is failed");
 }
@@ -504,6 +523,7 @@ int main(void)
 		SERVED(usage_has_lokis_shape),
 		SERVED(usage_of_an_unknown_tenant_is_zero),
 		SERVED(usage_says_when_a_part_is_missing),
+		SERVED(answers_say_when_a_part_is_still_counted),
 		SERVED(http_refuses_with_the_right_status),
 		SERVED(http_takes_get_and_head_only),
 		SERVED(tenants_come_in_pages),

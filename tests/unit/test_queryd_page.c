@@ -424,7 +424,7 @@ static void tenants_of_a_revoked_store_are_not_sent(void **state)
 	reply_free(&reply);
 	fake.leaves = NULL;
 	fake.err = TALLY_ENOTREADY;
-	fake.basis = (struct tally_basis){8, 2, 0, 0, 0};
+	fake.basis = (struct tally_basis){.partitions = 8, .owned = 2};
 	usleep(1100000); /* what was kept has had its time */
 	expect_status(
 		"/api/v1/tenants?sort=headroom", 503, "no partition of this instance is ready");

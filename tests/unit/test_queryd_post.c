@@ -219,7 +219,7 @@ static void check_reads_and_asks_nobody(void **state)
 	expect_post("/api/v1/check", JSON, QUESTION, 503, "not_ready");
 	fake.leaves = NULL;
 	fake.err = TALLY_ENOTREADY;
-	fake.limits.basis = (struct tally_basis){8, 0, 0, 0, 0};
+	fake.limits.basis = (struct tally_basis){.partitions = 8};
 	expect_post("/api/v1/check", JSON, QUESTION, 503, "owns no partition");
 	fake.err = TALLY_EFORMAT;
 	expect_post("/api/v1/check", JSON, QUESTION, 500, "format");

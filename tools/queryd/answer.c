@@ -197,6 +197,9 @@ json_t *answer_basis(const struct tally_basis *basis)
 	json_object_set_new(json, "partitions", json_integer(basis->partitions));
 	json_object_set_new(json, "owned", json_integer(basis->owned));
 	json_object_set_new(json, "answered", json_integer(basis->answered));
+	json_object_set_new(json, "partial", json_integer(basis->partial));
+	if (basis->counted_to_ms > 0)
+		json_object_set_new(json, "counted_to_ms", json_integer(basis->counted_to_ms));
 	json_object_set_new(json, "complete", json_boolean(basis->complete));
 	json_object_set_new(json, "stale", json_boolean(basis->stale));
 	return json;

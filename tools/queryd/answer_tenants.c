@@ -104,7 +104,8 @@ static void add_up(struct tenant_view *view)
 
 static bool same_basis(const struct tally_basis *a, const struct tally_basis *b)
 {
-	return a->partitions == b->partitions && a->owned == b->owned && a->answered == b->answered;
+	return a->partitions == b->partitions && a->owned == b->owned &&
+	       a->answered == b->answered && a->partial == b->partial;
 }
 
 /* Both calls must have found the same partitions, else the answer would be half of each. */
@@ -247,6 +248,7 @@ static void usage_json(const struct tenant_view *view, struct answer *answer)
 	/* Loki's answer ends here. */
 	json_object_set_new(json, "complete", json_boolean(view->basis.complete));
 	json_object_set_new(partitions, "answered", json_integer(view->basis.answered));
+	json_object_set_new(partitions, "partial", json_integer(view->basis.partial));
 	json_object_set_new(partitions, "owned", json_integer(view->basis.owned));
 	json_object_set_new(json, "partitions", partitions);
 	answer_json(answer, 200, json);

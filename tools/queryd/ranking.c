@@ -163,11 +163,12 @@ void ranking_idle(struct ranking *ranking)
 
 static int attach(struct ranking *ranking)
 {
-	int err = ranking->next.pass != NULL ? 0
-					     : tally_open(ranking->run_dir, 0, &ranking->next.pass);
+	int err = ranking->next.pass != NULL
+			  ? 0
+			  : tally_open(ranking->run_dir, TALLY_PARTIAL_OK, &ranking->next.pass);
 
 	if (err == 0 && ranking->buckets == NULL)
-		err = tally_open(ranking->run_dir, 0, &ranking->buckets);
+		err = tally_open(ranking->run_dir, TALLY_PARTIAL_OK, &ranking->buckets);
 	return err;
 }
 

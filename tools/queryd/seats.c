@@ -97,7 +97,7 @@ void seats_idle(struct seats *seats)
 
 static int attach_one(struct seats *seats, struct tally **tally)
 {
-	return *tally != NULL ? 0 : tally_open(seats->run_dir, 0, tally);
+	return *tally != NULL ? 0 : tally_open(seats->run_dir, TALLY_PARTIAL_OK, tally);
 }
 
 int seat_attach(struct seats *seats, struct seat *seat)

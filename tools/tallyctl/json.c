@@ -67,6 +67,9 @@ void ctl_json_basis(json_t *object, const struct tally_basis *basis)
 	ctl_json_count(to, "partitions", basis->partitions);
 	ctl_json_count(to, "owned", basis->owned);
 	ctl_json_count(to, "answered", basis->answered);
+	ctl_json_count(to, "partial", basis->partial);
+	if (basis->counted_to_ms > 0)
+		ctl_json_count(to, "counted_to_ms", (uint64_t)basis->counted_to_ms);
 	json_object_set_new(to, "complete", json_boolean(basis->complete));
 	json_object_set_new(to, "stale", json_boolean(basis->stale));
 	json_object_set_new(object, "basis", to);

@@ -170,11 +170,18 @@ void ctl_print_stale(const struct ctl *ctl)
 
 void ctl_print_basis(const struct tally_basis *basis)
 {
+	char to[CTL_TEXT_SIZE];
 	if (!basis->complete)
 		printf("NOT COMPLETE: ");
 	printf("%" PRIu32 " of %" PRIu32 " partition%s answered (of %" PRIu32 " of the topic)%s\n",
 		basis->answered, basis->owned, ctl_s(basis->owned), basis->partitions,
-		basis->stale ? ", not all of them ready: may be old" : "");
+		basis->stale && !basis->partial ? ", not all of them ready: may be old" : "");
+	if (basis->partial)
+		printf("%" PRIu32
+		       " more %s replaying: what was counted there so far%s%s, is in it\n",
+			basis->partial, basis->partial == 1 ? "is" : "are",
+			basis->counted_to_ms ? ", up to " : "",
+			basis->counted_to_ms ? ctl_clock(to, basis->counted_to_ms) : "");
 }
 
 /* ------------------------------------------------------------------ a small picture */

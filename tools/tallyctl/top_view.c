@@ -197,8 +197,9 @@ static void title_tenants(
 		row_words(line, CTL_PLAIN, " with '%s'", ctl_name(shown, ui->search));
 	}
 	if (data->n_parts && !data->basis.complete)
-		row_words(line, CTL_WARN, "; %" PRIu32 " of %" PRIu32 " partitions answer",
-			data->basis.answered, data->basis.owned);
+		row_words(line, CTL_WARN, "; %" PRIu32 " of %" PRIu32 " partitions answer%s",
+			data->basis.answered, data->basis.owned,
+			data->basis.partial ? ", the others as far as they are counted" : "");
 	else if (data->basis.stale)
 		row_words(line, CTL_WARN, "; as far as it is counted");
 	if (data->more_tenants)

@@ -113,7 +113,7 @@ export function tenants(query, go)
 			else if (!shown)
 				return;
 			const { tenants: found, matched, looked_at, all, as_of_ms, basis } = shown.json;
-			part.set(basis.complete ? '' : `Only ${basis.answered} of ${basis.owned} partitions are ready: these numbers are theirs alone.`);
+			part.set(missing(basis));
 			list.set(found);
 			show(more, found.length < matched && found.length < MOST);
 			const of = all ? '' : ` of the ${text.count(looked_at)} with most streams`;
@@ -126,6 +126,18 @@ export function tenants(query, go)
 /* --- one ------------------------------------------------------------------------------------ */
 
 /* What `tallyctl explain` says of a bucket. */
+/* What an answer does not have in it. */
+function missing(basis)
+{
+	if (basis.complete)
+		return '';
+	const ready = `Only ${basis.answered} of ${basis.owned} partitions are ready`;
+	if (!basis.partial)
+		return `${ready}: these numbers are theirs alone.`;
+	const to = basis.counted_to_ms ? `, up to ${text.clock(basis.counted_to_ms)}` : '';
+	return `${ready}. ${basis.partial} more ${basis.partial === 1 ? 'is' : 'are'} replaying: what was counted there so far${to}, is in these numbers; more is to come.`;
+}
+
 function explained(bucket, limits, basis)
 {
 	const lines = [];
@@ -204,7 +216,7 @@ export function tenant(string)
 		if (!u)
 			return;
 		const first = u.histogram.first_minute, minutes = u.histogram.streams.map((n, i) => (first + i) * 60);
-		part.set(u.basis.complete ? '' : `Only ${u.basis.answered} of ${u.basis.owned} partitions are ready: these numbers are theirs alone.`);
+		part.set(missing(u.basis));
 		strip.set([
 			['active streams', text.count(u.streams)], ['bytes in the window', text.bytes(u.bytes)],
 			[`rate over ${u.rate_minutes} m`, text.per(u.rate)], ['window', text.duration(u.window_minutes * 60000)],
