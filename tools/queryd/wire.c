@@ -144,23 +144,70 @@ static enum wrong copy_policy(struct texts *texts, const struct reader *body, co
 	return wrong;
 }
 
-static enum wrong read_stream(struct reader in, struct texts *texts, struct ask_stream *stream)
+/*
+ * As nearly everybody writes it: hash, size, policy, in this order, at most once each.  false: it
+ * is another way, or garbage.
+ */
+static bool read_plain(struct reader in, struct ask_stream *stream, struct reader *policy)
 {
-	struct reader policy = {0};
+	if (in.at < in.end && *in.at == (1 << 3 | VARINT)) {
+		in.at++;
+		if (!read_varint(&in, &stream->hash))
+			return false;
+	}
+	if (in.at < in.end && *in.at == (2 << 3 | VARINT)) {
+		in.at++;
+		if (!read_varint(&in, &stream->bytes))
+			return false;
+	}
+	if (in.at < in.end && *in.at == (3 << 3 | BYTES)) {
+		in.at++;
+		if (!read_bytes(&in, policy))
+			return false;
+	}
+	return in.at == in.end;
+}
+
+static bool read_any(struct reader in, struct ask_stream *stream, struct reader *policy)
+{
 	struct field field;
 	int more;
-	*stream = (struct ask_stream){.policy = ""};
 	while ((more = next_field(&in, &field)) > 0) {
 		if (field.number == 1 && field.type == VARINT)
 			stream->hash = field.value;
 		else if (field.number == 2 && field.type == VARINT)
 			stream->bytes = field.value;
 		else if (field.number == 3 && field.type == BYTES)
-			policy = field.body;
+			*policy = field.body;
 	}
-	if (more < 0)
-		return NO_MESSAGE;
+	return !more;
+}
+
+static enum wrong read_stream(struct reader in, struct texts *texts, struct ask_stream *stream)
+{
+	struct reader policy = {0};
+	*stream = (struct ask_stream){.policy = ""};
+	if (!read_plain(in, stream, &policy)) {
+		*stream = (struct ask_stream){.policy = ""};
+		policy = (struct reader){0};
+		if (!read_any(in, stream, &policy))
+			return NO_MESSAGE;
+	}
 	return policy.at ? copy_policy(texts, &policy, &stream->policy) : FINE;
+}
+
+/* As next_field, and sooner when it is a stream. */
+static inline int next_of_request(struct reader *in, struct field *field)
+{
+	const uint8_t *at = in->at;
+	if (in->end - at < 2 || at[0] != (2 << 3 | BYTES) || at[1] >= 0x80 ||
+		at[1] > in->end - at - 2)
+		return next_field(in, field);
+	in->at = at + 2 + at[1];
+	field->number = 2;
+	field->type = BYTES;
+	field->body = (struct reader){.at = at + 2, .end = in->at};
+	return 1;
 }
 
 static bool say(char why[WIRE_WHY_SIZE], const char *what, enum wrong wrong)
@@ -188,7 +235,7 @@ static bool read_outline(
 {
 	struct field field;
 	int more;
-	while ((more = next_field(&in, &field)) > 0) {
+	while ((more = next_of_request(&in, &field)) > 0) {
 		if (field.number == 1 && field.type == BYTES)
 			*tenant = field.body;
 		else if (field.number == 2 && field.type == BYTES)
@@ -215,7 +262,7 @@ static bool read_streams(
 	struct field field;
 	char what[64];
 	size_t n = 0;
-	while (next_field(&in, &field) > 0) {
+	while (next_of_request(&in, &field) > 0) {
 		if (field.number != 2 || field.type != BYTES)
 			continue;
 		enum wrong wrong = read_stream(field.body, texts, &request->streams[n]);
