@@ -69,7 +69,7 @@ static void ask_fails_a_known_stream_whose_touch_has_no_room(void **state)
 	assert_int_equal(query->streams[0].result, ASK_ACCEPTED);
 	uint32_t group = touches_group(touches, "b", 1, 5); /* that has left */
 	for (uint64_t i = 0; i < TOUCH_STREAMS_MAX; i++)
-		assert_true(touches_add(touches, group, 0, i * 4 + 1, 1, 1700000000000));
+		assert_true(touches_add(touches, group, 0, i * 4 + 1, 1, 1700000000));
 	query_begin(query);
 	assert_int_equal(query->done, 2); /* the loop has not turned */
 	assert_int_equal(query->streams[0].result, ASK_FAILED);
@@ -94,9 +94,9 @@ static void touches_have_a_bound(void **state)
 	uint32_t group = touches_group(touches, "a", 0, 10);
 	(void)state;
 	for (uint64_t i = 0; i < TOUCH_STREAMS_MAX; i++)
-		assert_true(touches_add(touches, group, 0, i * 3, 1, 1700000000000));
-	assert_false(touches_add(touches, group, 0, 1, 1, 1700000000000));
-	assert_true(touches_add(touches, group, 0, 3, 1, 1700000000000)); /* it is there */
+		assert_true(touches_add(touches, group, 0, i * 3, 1, 1700000000));
+	assert_false(touches_add(touches, group, 0, 1, 1, 1700000000));
+	assert_true(touches_add(touches, group, 0, 3, 1, 1700000000)); /* it is there */
 	assert_int_equal(touches_waiting(touches), TOUCH_STREAMS_MAX);
 	assert_int_equal(touches_flush(touches, nobody_is_served, NULL), 0);
 	assert_int_equal(touches_facts(touches)->dropped, TOUCH_STREAMS_MAX);
@@ -121,21 +121,21 @@ static void touches_of_one_worker_leave_room_for_the_others(void **state)
 	usleep(20000); /* it may be waiting for one more */
 	uint32_t group = touches_group(touches, "a", 0, 10);
 	for (uint64_t i = 0; i < many; i++)
-		assert_true(touches_add(touches, group, 0, i * 4, 1, 1700000000000));
+		assert_true(touches_add(touches, group, 0, i * 4, 1, 1700000000));
 	size_t kept = touches_flush(touches, all_are_served, NULL);
 	assert_true(kept > TOUCH_BUSY_MAX); /* what was accepted is not dropped */
 	group = touches_group(touches, "a", 0, 10);
-	assert_true(touches_add(touches, group, 0, (many - 1) * 4, 1, 1700000000000));
-	assert_false(touches_add(touches, group, 0, many * 4, 1, 1700000000000));
+	assert_true(touches_add(touches, group, 0, (many - 1) * 4, 1, 1700000000));
+	assert_false(touches_add(touches, group, 0, many * 4, 1, 1700000000));
 	uint32_t other = touches_group(touches, "a", 1, 11);
 	for (uint64_t i = 0; i < TOUCH_STREAMS_MAX - kept; i++)
-		assert_true(touches_add(touches, other, 0, i * 4 + 1, 1, 1700000000000));
+		assert_true(touches_add(touches, other, 0, i * 4 + 1, 1, 1700000000));
 	atomic_store(&bench.lever[0].deaf, 0);
 	while (touches_flush(touches, all_are_served, NULL))
 		usleep(1000);
 	group = touches_group(touches, "a", 0, 10);
 	for (uint64_t i = 0; i < many; i++)
-		assert_true(touches_add(touches, group, 0, i * 4, 1, 1700000000000));
+		assert_true(touches_add(touches, group, 0, i * 4, 1, 1700000000));
 	assert_int_equal(touches_facts(touches)->dropped, 0);
 	touches_free(&touches);
 }

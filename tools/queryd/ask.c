@@ -226,6 +226,7 @@ int ask_begin(struct asker *asker, struct ask *ask)
 static void queue_touches(struct ask_work *work)
 {
 	struct touches *touches = work->asker->touches;
+	uint32_t seen_s = (uint32_t)(work->seen_ms / 1000);
 	uint64_t known = 0;
 	for (size_t i = 0; i < work->n_policies; i++)
 		work->policy_mark[i] = UINT32_MAX;
@@ -249,7 +250,7 @@ static void queue_touches(struct ask_work *work)
 				fetched =
 					i + touches_fetch(touches, group, work->hash + i, end - i);
 			if (!touches_add(touches, group, work->policy_mark[policy], asked->hash,
-				    asked->bytes, work->seen_ms))
+				    asked->bytes, seen_s))
 				asked->result = ASK_FAILED;
 		}
 	}

@@ -36,6 +36,13 @@ int ask_open_table(struct asker *asker, uint32_t *partitions)
 	return !err && !*partitions ? TALLY_ENOTREADY : err;
 }
 
+/* Numbers of partitions are mostly powers of two, and a division is most of the work here. */
+static uint32_t partition_of(uint64_t hash, uint32_t partitions)
+{
+	bool power = !(partitions & (partitions - 1));
+	return (uint32_t)(power ? hash & (partitions - 1) : hash % partitions);
+}
+
 static uint32_t part_number(struct ask_work *work, uint32_t partition)
 {
 	uint32_t *number = &work->asker->part_of[partition];
@@ -60,7 +67,7 @@ bool ask_take_apart(struct ask_work *work)
 	bool all = true;
 	for (size_t i = 0; i < work->n; i++) {
 		work->part[i] = part_number(
-			work, (uint32_t)(work->ask->streams[i].hash % work->partitions));
+			work, partition_of(work->ask->streams[i].hash, work->partitions));
 		work->parts[work->part[i]].n++;
 	}
 	for (size_t p = 0; p < work->n_parts; p++) {

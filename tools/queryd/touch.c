@@ -249,53 +249,54 @@ static void grow_entries(const struct touches *touches, struct sheet *sheet)
 			sheet->entries[i].group)] = (uint32_t)i + 1;
 }
 
-/* `most`: of its partition. */
-static bool add(struct touches *touches, const struct entry *new, uint32_t most, bool *met)
+/* The entry of a stream, with 0 bytes if it is new.  NULL: its partition has `most`, or all are in use. */
+static struct entry *entry_of(
+	struct touches *touches, uint32_t group, uint64_t hash, uint32_t most, bool *met)
 {
 	struct sheet *sheet = &touches->now;
-	uint32_t *of = &touches->of[sheet->groups[new->group].partition];
-
 	if (sheet->n == sheet->cap && sheet->n < TOUCH_STREAMS_MAX)
 		grow_entries(touches, sheet);
-	size_t at = find(touches, sheet, new->hash, new->group);
+	size_t at = find(touches, sheet, hash, group);
 	*met = sheet->index[at];
-	if (*met) {
-		struct entry *entry = &sheet->entries[sheet->index[at] - 1];
-		if (__builtin_add_overflow(entry->bytes, new->bytes, &entry->bytes))
-			entry->bytes = UINT64_MAX;
-		if (new->seen_s >= entry->seen_s) {
-			entry->seen_s = new->seen_s;
-			entry->policy = new->policy;
-		}
-		return true;
-	}
+	if (*met)
+		return &sheet->entries[sheet->index[at] - 1];
+	uint32_t *of = &touches->of[sheet->groups[group].partition];
 	if (sheet->n == TOUCH_STREAMS_MAX || *of >= most)
-		return false;
+		return NULL;
 	++*of;
-	sheet->entries[sheet->n] = *new;
+	sheet->entries[sheet->n] = (struct entry){.hash = hash, .group = group};
 	sheet->index[at] = (uint32_t)++sheet->n;
-	return true;
+	return &sheet->entries[sheet->n - 1];
+}
+
+static void see(struct entry *entry, uint64_t bytes, uint32_t seen_s, uint32_t policy)
+{
+	if (__builtin_add_overflow(entry->bytes, bytes, &entry->bytes))
+		entry->bytes = UINT64_MAX;
+	if (seen_s >= entry->seen_s) {
+		entry->seen_s = seen_s;
+		entry->policy = policy;
+	}
 }
 
 bool touches_add(struct touches *touches, uint32_t group, uint32_t policy, uint64_t hash,
-	uint64_t bytes, int64_t seen_ms)
+	uint64_t bytes, uint32_t seen_s)
 {
-	const struct entry new = {
-		.hash = hash,
-		.bytes = bytes,
-		.group = group,
-		.policy = policy,
-		.seen_s = (uint32_t)(seen_ms / 1000),
-	};
-	bool met = false, added = false;
+	struct entry *entry = NULL;
+	bool met = false;
 	if (group != TOUCH_GROUP_NONE && policy != NO_NAME) {
 		bool busy = touches->busy[touches->now.groups[group].partition];
-		added = add(touches, &new, busy ? TOUCH_BUSY_MAX : TOUCH_STREAMS_MAX, &met);
+		entry = entry_of(
+			touches, group, hash, busy ? TOUCH_BUSY_MAX : TOUCH_STREAMS_MAX, &met);
 	}
-	touches->facts.added += added;
+	if (!entry) {
+		touches->facts.refused++;
+		return false;
+	}
+	see(entry, bytes, seen_s, policy);
+	touches->facts.added++;
 	touches->facts.coalesced += met;
-	touches->facts.refused += !added;
-	return added;
+	return true;
 }
 
 /* ------------------------------------------------------------------ sending */
@@ -389,12 +390,15 @@ static void keep(struct touches *touches, const struct sheet *sheet, size_t from
 	uint32_t number = group_of(touches, &touches->now, sheet->names + group->tenant,
 		group->partition, group->generation);
 	for (size_t i = from; i < from + n; i++) {
-		struct entry entry = sheet->entries[i];
+		const struct entry *kept = &sheet->entries[i];
+		uint32_t policy = policy_of(&touches->now, sheet->names + kept->policy);
+		struct entry *entry = NULL;
 		bool met;
-		entry.group = number;
-		entry.policy = policy_of(&touches->now, sheet->names + entry.policy);
-		if (number == TOUCH_GROUP_NONE || entry.policy == NO_NAME ||
-			!add(touches, &entry, TOUCH_STREAMS_MAX, &met))
+		if (number != TOUCH_GROUP_NONE && policy != NO_NAME)
+			entry = entry_of(touches, number, kept->hash, TOUCH_STREAMS_MAX, &met);
+		if (entry)
+			see(entry, kept->bytes, kept->seen_s, policy);
+		else
 			touches->facts.dropped++;
 	}
 }

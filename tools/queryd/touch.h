@@ -54,7 +54,7 @@ size_t touches_fetch(const struct touches *touches, uint32_t group, const uint64
 
 /* false: there is no room. */
 bool touches_add(struct touches *touches, uint32_t group, uint32_t policy, uint64_t hash,
-	uint64_t bytes, int64_t seen_ms);
+	uint64_t bytes, uint32_t seen_s);
 
 /*
  * Sends what is there.  `served` says whether a generation is still somebody's

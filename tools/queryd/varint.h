@@ -35,24 +35,26 @@ static inline bool read_varint(struct reader *in, uint64_t *value)
 {
 	uint64_t eight;
 
-	if (in->at < in->end && *in->at < 0x80) {
+	if (in->at < in->end && in->at[0] < 0x80) {
 		*value = *in->at++;
 		return true;
 	}
-	/* A hash has nine bytes or ten. */
+	if (in->end - in->at >= 2 && in->at[1] < 0x80) {
+		*value = (in->at[0] & 0x7f) | (uint64_t)in->at[1] << 7;
+		in->at += 2;
+		return true;
+	}
+	/* A hash has nine bytes or ten: without a branch, which would be guessed wrong half the time. */
 	if (in->end - in->at >= 10) {
 		memcpy(&eight, in->at, sizeof(eight));
 		eight = le64toh(eight);
 		if ((eight & UINT64_C(0x8080808080808080)) == UINT64_C(0x8080808080808080)) {
-			uint8_t ninth = in->at[8], tenth = in->at[9];
+			uint8_t ninth = in->at[8], more = ninth >> 7;
+			uint8_t tenth = in->at[9] & (uint8_t)-more;
 
-			*value = varint_pack(eight) | (uint64_t)(ninth & 0x7f) << 56;
-			if (ninth < 0x80) {
-				in->at += 9;
-				return true;
-			}
-			*value |= (uint64_t)tenth << 63;
-			in->at += 10;
+			*value = varint_pack(eight) | (uint64_t)(ninth & 0x7f) << 56 |
+				 (uint64_t)tenth << 63;
+			in->at += 9 + more;
 			return tenth < 0x80;
 		}
 	}

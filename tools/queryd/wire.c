@@ -148,16 +148,17 @@ static enum wrong copy_policy(struct texts *texts, const struct reader *body, co
  * As nearly everybody writes it: hash, size, policy, in this order, at most once each.  false: it
  * is another way, or garbage.
  */
-static bool read_plain(struct reader in, struct ask_stream *stream, struct reader *policy)
+static inline bool read_plain(struct reader in, struct ask_stream *stream, struct reader *policy)
 {
+	uint64_t hash = 0, bytes = 0;
 	if (in.at < in.end && *in.at == (1 << 3 | VARINT)) {
 		in.at++;
-		if (!read_varint(&in, &stream->hash))
+		if (!read_varint(&in, &hash))
 			return false;
 	}
 	if (in.at < in.end && *in.at == (2 << 3 | VARINT)) {
 		in.at++;
-		if (!read_varint(&in, &stream->bytes))
+		if (!read_varint(&in, &bytes))
 			return false;
 	}
 	if (in.at < in.end && *in.at == (3 << 3 | BYTES)) {
@@ -165,6 +166,7 @@ static bool read_plain(struct reader in, struct ask_stream *stream, struct reade
 		if (!read_bytes(&in, policy))
 			return false;
 	}
+	*stream = (struct ask_stream){.hash = hash, .bytes = bytes, .policy = ""};
 	return in.at == in.end;
 }
 
@@ -183,10 +185,10 @@ static bool read_any(struct reader in, struct ask_stream *stream, struct reader 
 	return !more;
 }
 
-static enum wrong read_stream(struct reader in, struct texts *texts, struct ask_stream *stream)
+static inline enum wrong read_stream(
+	struct reader in, struct texts *texts, struct ask_stream *stream)
 {
 	struct reader policy = {0};
-	*stream = (struct ask_stream){.policy = ""};
 	if (!read_plain(in, stream, &policy)) {
 		*stream = (struct ask_stream){.policy = ""};
 		policy = (struct reader){0};
