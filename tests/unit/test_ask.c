@@ -115,6 +115,36 @@ static void ask_refuses_first_at_the_limit_plus_one(void **state)
 	}
 }
 
+/* In the same questions: who is touched must not be mixed up with who is refused. */
+static void ask_touches_those_that_it_knows_and_not_those_that_it_refuses(void **state)
+{
+	struct query_of_test *query = query_new("a");
+	(void)state;
+	bench_limit(200);
+	for (uint64_t hash = 0; hash < 200; hash++)
+		query_add(query, hash);
+	query_begin(query);
+	query_wait(query);
+	assert_int_equal(query_count(query, ASK_ACCEPTED), 200);
+	free(query);
+	query = query_new("a");
+	for (uint64_t hash = 0; hash < 200; hash++) {
+		query_add(query, 1000 + hash);
+		query_add(query, hash);
+	}
+	for (uint64_t round = 1; round <= 3; round++) {
+		query->done = 0;
+		query_begin(query);
+		query_wait(query);
+		for (size_t i = 0; i < 400; i++)
+			assert_int_equal(query->streams[i].result,
+				i % 2 ? ASK_ACCEPTED : ASK_REJECTED);
+		UNTIL(SUM(touched) == 200 * round);
+	}
+	assert_int_equal(SUM(touched_bytes), 3 * 200 * 10);
+	free(query);
+}
+
 /* Many at a time, all under way together; the sum is exact. */
 static void ask_many_at_a_time_is_as_exact_as_one_by_one(void **state)
 {
@@ -352,6 +382,7 @@ int main(void)
 		TEST(ask_refuses_names_that_are_none),
 		TEST(ask_for_rates_gets_them_and_counts_no_streams),
 		TEST(ask_refuses_first_at_the_limit_plus_one),
+		TEST(ask_touches_those_that_it_knows_and_not_those_that_it_refuses),
 		TEST(ask_many_at_a_time_is_as_exact_as_one_by_one),
 		TEST(ask_waits_for_budgets_under_way_and_gets_what_comes_back),
 		TEST(ask_for_the_same_new_stream_twice_is_never_refused),

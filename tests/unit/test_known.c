@@ -91,7 +91,7 @@ static void known_keeps_streams_of_another_tenant_or_generation_apart(void **sta
 static void known_forgets_all_when_there_are_too_many_tenants(void **state)
 {
 	struct known *known = known_new();
-	uint32_t first = known_group(known, "first", 1);
+	uint32_t first = known_group(known, "first", 1), before = first;
 	char name[32];
 
 	(void)state;
@@ -101,10 +101,12 @@ static void known_forgets_all_when_there_are_too_many_tenants(void **state)
 
 		snprintf(name, sizeof(name), "made up %u", i);
 		group = known_group(known, name, 1);
+		assert_int_not_equal(group, before); /* who has its number still asks by it */
 		assert_false(known_has(known, group, 7, MINUTE));
 		known_note(known, group, 7, MINUTE + 10);
 		assert_true(known_has(known, group, 7, MINUTE));
 	}
+	assert_false(known_has(known, before, 7, MINUTE));
 	first = known_group(known, "first", 1);
 	assert_false(known_has(known, first, 7, MINUTE));
 	known_note(known, first, 7, MINUTE + 10);

@@ -222,39 +222,60 @@ int ask_begin(struct asker *asker, struct ask *ask)
 
 /* ------------------------------------------------------------------ end */
 
-/* What was accepted from the map is told to the workers.  No room for it: failed. */
-static void queue_touches(struct ask_work *work)
+/* Streams of any partitions that are touched together, so that the waits for memory overlap. */
+struct run {
+	size_t n;
+	uint32_t stream[TOUCH_FETCH], group[TOUCH_FETCH];
+	uint64_t hash[TOUCH_FETCH];
+};
+
+static void touch_run(struct ask_work *work, struct run *run)
 {
 	struct touches *touches = work->asker->touches;
 	uint32_t seen_s = (uint32_t)(work->seen_ms / 1000);
-	uint64_t known = 0;
+	touches_fetch(touches, run->group, run->hash, run->n);
+	for (size_t i = 0; i < run->n; i++) {
+		struct ask_stream *asked = &work->ask->streams[run->stream[i]];
+		uint32_t policy = work->policy[run->stream[i]];
+		if (work->policy_mark[policy] == UINT32_MAX)
+			work->policy_mark[policy] = touches_policy(touches, work->policies[policy]);
+		if (!touches_add(touches, run->group[i], work->policy_mark[policy], run->hash[i],
+			    asked->bytes, seen_s))
+			asked->result = ASK_FAILED;
+	}
+	ask_count(&work->asker->count->from_map, run->n);
+	run->n = 0;
+}
+
+static void touch_part(struct ask_work *work, const struct ask_part *part, struct run *run)
+{
+	uint32_t group = UINT32_MAX;
+	for (size_t i = part->first; i < part->first + part->n; i++) {
+		uint32_t stream = work->order[i];
+		if (work->ask->streams[stream].result != ASK_ACCEPTED ||
+			work->state[stream] != STREAM_IN_MAP)
+			continue;
+		if (group == UINT32_MAX)
+			group = touches_group(work->asker->touches, work->ask->tenant,
+				part->partition, part->generation);
+		run->stream[run->n] = stream;
+		run->group[run->n] = group;
+		run->hash[run->n] = work->ask->streams[stream].hash;
+		if (++run->n == TOUCH_FETCH)
+			touch_run(work, run);
+	}
+}
+
+/* What was accepted from the map is told to the workers.  No room for it: failed. */
+static void queue_touches(struct ask_work *work)
+{
+	struct run run = {.n = 0};
 	for (size_t i = 0; i < work->n_policies; i++)
 		work->policy_mark[i] = UINT32_MAX;
-	for (size_t p = 0; p < work->n_parts; p++) {
-		const struct ask_part *part = &work->parts[p];
-		uint32_t group = UINT32_MAX;
-		size_t end = part->first + part->n, fetched = part->first;
-		for (size_t i = part->first; part->generation && i < end; i++) {
-			uint32_t stream = work->order[i], policy = work->policy[stream];
-			struct ask_stream *asked = &work->ask->streams[stream];
-			if (asked->result != ASK_ACCEPTED || work->state[stream] != STREAM_IN_MAP)
-				continue;
-			if (group == UINT32_MAX)
-				group = touches_group(touches, work->ask->tenant, part->partition,
-					part->generation);
-			if (work->policy_mark[policy] == UINT32_MAX)
-				work->policy_mark[policy] =
-					touches_policy(touches, work->policies[policy]);
-			known++;
-			if (i >= fetched)
-				fetched =
-					i + touches_fetch(touches, group, work->hash + i, end - i);
-			if (!touches_add(touches, group, work->policy_mark[policy], asked->hash,
-				    asked->bytes, seen_s))
-				asked->result = ASK_FAILED;
-		}
-	}
-	ask_count(&work->asker->count->from_map, known);
+	for (size_t p = 0; p < work->n_parts; p++)
+		if (work->parts[p].generation)
+			touch_part(work, &work->parts[p], &run);
+	touch_run(work, &run);
 }
 
 /* What stands on a partition that is not ready any more is not given. */

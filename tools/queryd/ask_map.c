@@ -81,6 +81,7 @@ bool ask_take_apart(struct ask_work *work)
 	}
 	for (size_t i = 0; i < work->n; i++) {
 		struct ask_part *part = &work->parts[work->part[i]];
+		work->hash[part->first + part->n] = work->ask->streams[i].hash;
 		work->order[part->first + part->n++] = (uint32_t)i;
 	}
 	return all;
@@ -162,7 +163,6 @@ bool ask_look_up(struct ask_work *work, const struct ask_part *part, const uint3
 #define AHEAD 8
 
 struct some {
-	uint32_t group; /* in known */
 	size_t n;
 	uint32_t stream[SOME], until[SOME];
 	uint64_t hash[SOME];
@@ -175,19 +175,35 @@ static void set_in_map(struct ask_work *work, uint32_t stream)
 	work->ask->streams[stream].result = ASK_ACCEPTED;
 }
 
-/* Those that were found before are known without a look; the others are taken down. */
-static void ask_memory(struct ask_work *work, const uint32_t *streams, const uint64_t *hash,
-	size_t n, struct some *some)
+/*
+ * The memory of all that a question needs is asked for at once, as its parts are small: else each of
+ * them would wait for its first streams.  Of a large one, a few ahead.
+ */
+static void fetch_parts(struct ask_work *work)
 {
 	struct known *known = work->asker->known;
+	for (size_t p = 0; p < work->n_parts; p++) {
+		struct ask_part *part = &work->parts[p];
+		size_t n = work->n <= SOME || part->n <= AHEAD ? part->n : AHEAD;
+		part->known = known_group(known, work->ask->tenant, part->generation);
+		for (size_t i = part->first; i < part->first + n; i++)
+			known_fetch(known, part->known, work->hash[i]);
+	}
+}
+
+/* Those that were found before are known without a look; the others are taken down. */
+static void ask_memory(
+	struct ask_work *work, const struct ask_part *part, size_t at, size_t n, struct some *some)
+{
+	struct known *known = work->asker->known;
+	const uint32_t *streams = work->order + at;
+	const uint64_t *hash = work->hash + at;
 	uint32_t now = client_stand_minute(work->asker->tally);
 	some->n = 0;
-	for (size_t i = 0; i < n && i < AHEAD; i++)
-		known_fetch(known, some->group, hash[i]);
 	for (size_t i = 0; i < n; i++) {
-		if (i + AHEAD < n)
-			known_fetch(known, some->group, hash[i + AHEAD]);
-		if (known_has(known, some->group, hash[i], now)) {
+		if (work->n > SOME && i + AHEAD < n)
+			known_fetch(known, part->known, hash[i + AHEAD]);
+		if (known_has(known, part->known, hash[i], now)) {
 			set_in_map(work, streams[i]);
 			continue;
 		}
@@ -207,7 +223,7 @@ static bool ask_store(struct ask_work *work, const struct ask_part *part, struct
 		uint32_t stream = some->stream[i];
 		if (some->active[i] == STREAM_ACTIVE) {
 			set_in_map(work, stream);
-			known_note(work->asker->known, some->group, some->hash[i], some->until[i]);
+			known_note(work->asker->known, part->known, some->hash[i], some->until[i]);
 			continue;
 		}
 		work->state[stream] = states[some->active[i]];
@@ -222,12 +238,9 @@ static bool read_streams(struct ask_work *work, const struct ask_part *part, siz
 {
 	size_t at = part->first + work->read_at, end = at + n;
 	struct some some;
-	some.group = known_group(work->asker->known, work->ask->tenant, part->generation);
-	for (size_t i = at; i < end; i++)
-		work->hash[i] = work->ask->streams[work->order[i]].hash;
 	for (; at < end; at += SOME) {
 		size_t now = end - at < SOME ? end - at : SOME;
-		ask_memory(work, work->order + at, work->hash + at, now, &some);
+		ask_memory(work, part, at, now, &some);
 		if (!ask_store(work, part, &some))
 			return false;
 	}
@@ -256,8 +269,10 @@ static void next_part(struct ask_work *work)
 
 bool ask_read_map(struct ask_work *work, size_t max)
 {
-	if (!work->read_part && !work->read_at)
+	if (!work->read_part && !work->read_at) {
 		memset(work->state, STREAM_SETTLED, work->n);
+		fetch_parts(work);
+	}
 	while (work->read_part < work->n_parts) {
 		struct ask_part *part = &work->parts[work->read_part];
 		size_t left = part->n - work->read_at, n = left < max ? left : max;

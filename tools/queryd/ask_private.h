@@ -41,6 +41,7 @@ struct ask_part {
 	uint64_t generation; /* 0: it is not served */
 	size_t first, n;
 	size_t from, count; /* of the group that is being made (ask_group) */
+	uint32_t known;	    /* its number there */
 };
 
 /* What is not active and counts in one bucket: candidate[next] .. candidate[end - 1]. */

@@ -279,7 +279,7 @@ static void refuse_rest(struct ask_work *work, const uint32_t *streams, size_t n
 	for (size_t p = 0; p < work->n_parts; p++) {
 		const struct ask_part *part = &work->parts[p];
 		const uint32_t *mine = work->grouped + part->from;
-		uint64_t *hashes = work->hash; /* from here on only a hint, for touches_fetch */
+		uint64_t *hashes = work->hash; /* nobody needs what is in it any more */
 		uint8_t *active = work->active;
 		if (!part->count || !ask_look_up(work, part, mine, part->count, hashes, active))
 			continue;

@@ -66,7 +66,7 @@ static void make_room(struct ask_work *work, size_t n)
 	work->policy = malloc(work->cap * sizeof(*work->policy));
 	work->state = malloc(work->cap);
 	work->order = malloc(work->cap * sizeof(*work->order));
-	work->hash = calloc(work->cap, sizeof(*work->hash)); /* hints of what is not read yet */
+	work->hash = malloc(work->cap * sizeof(*work->hash));
 	work->active = malloc(work->cap);
 	work->candidate = malloc(work->cap * sizeof(*work->candidate));
 	work->claim_of = malloc(work->cap * sizeof(*work->claim_of));

@@ -38,6 +38,7 @@ struct group {
 	uint64_t generation; /* 0: none */
 	uint64_t name_hash;
 	uint32_t name;
+	uint32_t number;
 };
 
 struct known {
@@ -46,6 +47,7 @@ struct known {
 	struct line *lines;   /* in it, aligned */
 	struct group *groups; /* open addressing, at most half full */
 	uint32_t n_groups;
+	uint32_t last; /* number that was given: none is given twice */
 	char *names;
 	size_t names_len, names_cap;
 };
@@ -79,6 +81,8 @@ void known_free(struct known **known)
 
 static void forget_all(struct known *known)
 {
+	if (known->last == UINT32_MAX) /* 4 billion ago: nobody has one of those any more */
+		known->last = 0;
 	memset(known->lines, 0, LINES * sizeof(struct line));
 	memset(known->groups, 0, 2 * KNOWN_GROUPS * sizeof(*known->groups));
 	known->n_groups = 0;
@@ -115,7 +119,8 @@ static void add_group(struct known *known, uint32_t at, const char *tenant, uint
 	memcpy(known->names + known->names_len, tenant, len);
 	known->groups[at] = (struct group){.generation = generation,
 		.name_hash = name_hash,
-		.name = (uint32_t)known->names_len};
+		.name = (uint32_t)known->names_len,
+		.number = ++known->last};
 	known->names_len += len;
 	known->n_groups++;
 }
@@ -127,13 +132,14 @@ uint32_t known_group(struct known *known, const char *tenant, uint64_t generatio
 	uint32_t at = find_group(known, tenant, name_hash, generation);
 
 	if (known->groups[at].generation)
-		return at + 1;
-	if (known->n_groups == KNOWN_GROUPS || known->names_len + len >= NAMES_MAX) {
+		return known->groups[at].number;
+	if (known->n_groups == KNOWN_GROUPS || known->names_len + len >= NAMES_MAX ||
+		known->last == UINT32_MAX) {
 		forget_all(known);
 		at = find_group(known, tenant, name_hash, generation);
 	}
 	add_group(known, at, tenant, name_hash, generation);
-	return at + 1;
+	return known->last;
 }
 
 /* --- streams --------------------------------------------------------------------------------- */

@@ -27,7 +27,10 @@ struct known;
 struct known *known_new(void);
 void known_free(struct known **known);
 
-/* The streams of a tenant in one generation.  Never 0; valid until the next call. */
+/*
+ * The streams of a tenant in one generation.  Never 0.  Should it be forgotten, nothing is known of
+ * it any more; its number is never another one's.
+ */
 uint32_t known_group(struct known *known, const char *tenant, uint64_t generation);
 
 /* Asks memory for what known_has will need in a moment. */

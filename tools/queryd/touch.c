@@ -20,8 +20,6 @@
 #define NAMES_MAX (64u << 20)
 #define NO_NAME	  UINT32_MAX
 
-#define FETCH 32 /* streams whose memory is asked for at once */
-
 struct entry {
 	uint64_t hash, bytes;
 	uint32_t group, policy; /* policy: its place in the arena */
@@ -205,7 +203,7 @@ static size_t place_of(
 }
 
 /* Where the entry is, or the free place where it goes. */
-static size_t find(
+static inline size_t find(
 	const struct touches *touches, const struct sheet *sheet, uint64_t hash, uint32_t group)
 {
 	size_t at = place_of(touches, sheet, hash, group);
@@ -217,15 +215,16 @@ static size_t find(
 	return at;
 }
 
-size_t touches_fetch(const struct touches *touches, uint32_t group, const uint64_t *hash, size_t n)
+void touches_fetch(
+	const struct touches *touches, const uint32_t *group, const uint64_t *hash, size_t n)
 {
 	const struct sheet *sheet = &touches->now;
-	size_t at[FETCH];
-	if (group == TOUCH_GROUP_NONE || !sheet->index_size)
-		return n;
-	n = n < FETCH ? n : FETCH;
+	size_t at[TOUCH_FETCH];
+	if (!sheet->index_size)
+		return;
+	n = n < TOUCH_FETCH ? n : TOUCH_FETCH;
 	for (size_t i = 0; i < n; i++) {
-		at[i] = place_of(touches, sheet, hash[i], group);
+		at[i] = place_of(touches, sheet, hash[i], group[i]);
 		__builtin_prefetch(&sheet->index[at[i]], 1);
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -233,7 +232,6 @@ size_t touches_fetch(const struct touches *touches, uint32_t group, const uint64
 		if (entry)
 			__builtin_prefetch(&sheet->entries[entry - 1], 1);
 	}
-	return n;
 }
 
 static void grow_entries(const struct touches *touches, struct sheet *sheet)
@@ -249,17 +247,11 @@ static void grow_entries(const struct touches *touches, struct sheet *sheet)
 			sheet->entries[i].group)] = (uint32_t)i + 1;
 }
 
-/* The entry of a stream, with 0 bytes if it is new.  NULL: its partition has `most`, or all are in use. */
-static struct entry *entry_of(
-	struct touches *touches, uint32_t group, uint64_t hash, uint32_t most, bool *met)
+/* NULL: its partition has `most`, or all are in use. */
+static struct entry *new_entry(
+	struct touches *touches, size_t at, uint32_t group, uint64_t hash, uint32_t most)
 {
 	struct sheet *sheet = &touches->now;
-	if (sheet->n == sheet->cap && sheet->n < TOUCH_STREAMS_MAX)
-		grow_entries(touches, sheet);
-	size_t at = find(touches, sheet, hash, group);
-	*met = sheet->index[at];
-	if (*met)
-		return &sheet->entries[sheet->index[at] - 1];
 	uint32_t *of = &touches->of[sheet->groups[group].partition];
 	if (sheet->n == TOUCH_STREAMS_MAX || *of >= most)
 		return NULL;
@@ -269,7 +261,19 @@ static struct entry *entry_of(
 	return &sheet->entries[sheet->n - 1];
 }
 
-static void see(struct entry *entry, uint64_t bytes, uint32_t seen_s, uint32_t policy)
+/* The entry of a stream, with 0 bytes if it is new. */
+static inline struct entry *entry_of(
+	struct touches *touches, uint32_t group, uint64_t hash, uint32_t most)
+{
+	struct sheet *sheet = &touches->now;
+	if (sheet->n == sheet->cap && sheet->n < TOUCH_STREAMS_MAX)
+		grow_entries(touches, sheet);
+	size_t at = find(touches, sheet, hash, group);
+	return sheet->index[at] ? &sheet->entries[sheet->index[at] - 1]
+				: new_entry(touches, at, group, hash, most);
+}
+
+static inline void see(struct entry *entry, uint64_t bytes, uint32_t seen_s, uint32_t policy)
 {
 	if (__builtin_add_overflow(entry->bytes, bytes, &entry->bytes))
 		entry->bytes = UINT64_MAX;
@@ -283,11 +287,10 @@ bool touches_add(struct touches *touches, uint32_t group, uint32_t policy, uint6
 	uint64_t bytes, uint32_t seen_s)
 {
 	struct entry *entry = NULL;
-	bool met = false;
+	size_t before = touches->now.n;
 	if (group != TOUCH_GROUP_NONE && policy != NO_NAME) {
 		bool busy = touches->busy[touches->now.groups[group].partition];
-		entry = entry_of(
-			touches, group, hash, busy ? TOUCH_BUSY_MAX : TOUCH_STREAMS_MAX, &met);
+		entry = entry_of(touches, group, hash, busy ? TOUCH_BUSY_MAX : TOUCH_STREAMS_MAX);
 	}
 	if (!entry) {
 		touches->facts.refused++;
@@ -295,7 +298,7 @@ bool touches_add(struct touches *touches, uint32_t group, uint32_t policy, uint6
 	}
 	see(entry, bytes, seen_s, policy);
 	touches->facts.added++;
-	touches->facts.coalesced += met;
+	touches->facts.coalesced += touches->now.n == before;
 	return true;
 }
 
@@ -393,9 +396,8 @@ static void keep(struct touches *touches, const struct sheet *sheet, size_t from
 		const struct entry *kept = &sheet->entries[i];
 		uint32_t policy = policy_of(&touches->now, sheet->names + kept->policy);
 		struct entry *entry = NULL;
-		bool met;
 		if (number != TOUCH_GROUP_NONE && policy != NO_NAME)
-			entry = entry_of(touches, number, kept->hash, TOUCH_STREAMS_MAX, &met);
+			entry = entry_of(touches, number, kept->hash, TOUCH_STREAMS_MAX);
 		if (entry)
 			see(entry, kept->bytes, kept->seen_s, policy);
 		else

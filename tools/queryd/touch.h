@@ -47,10 +47,12 @@ uint32_t touches_group(
 uint32_t touches_policy(struct touches *touches, const char *policy);
 
 /*
- * For who is about to add hash[0..n): asks memory for what many of them need, so that the waits
- * overlap.  Gives of how many: to be called again after those.
+ * For who is about to add hash[i] of group[i], TOUCH_FETCH at most: asks memory for what they need,
+ * so that the waits overlap.
  */
-size_t touches_fetch(const struct touches *touches, uint32_t group, const uint64_t *hash, size_t n);
+#define TOUCH_FETCH 128
+void touches_fetch(
+	const struct touches *touches, const uint32_t *group, const uint64_t *hash, size_t n);
 
 /* false: there is no room. */
 bool touches_add(struct touches *touches, uint32_t group, uint32_t policy, uint64_t hash,
