@@ -185,6 +185,8 @@ static void fetch_parts(struct ask_work *work)
 	for (size_t p = 0; p < work->n_parts; p++) {
 		struct ask_part *part = &work->parts[p];
 		size_t n = work->n <= SOME || part->n <= AHEAD ? part->n : AHEAD;
+		if (!part->generation)
+			continue;
 		part->known = known_group(known, work->ask->tenant, part->generation);
 		for (size_t i = part->first; i < part->first + n; i++)
 			known_fetch(known, part->known, work->hash[i]);
