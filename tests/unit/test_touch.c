@@ -98,7 +98,9 @@ static void touches_have_a_bound(void **state)
 	assert_false(touches_add(touches, group, 0, 1, 1, 1700000000));
 	assert_true(touches_add(touches, group, 0, 3, 1, 1700000000)); /* it is there */
 	assert_int_equal(touches_waiting(touches), TOUCH_STREAMS_MAX);
-	assert_int_equal(touches_flush(touches, nobody_is_served, NULL), 0);
+	assert_false(touches_flush(touches, SIZE_MAX, nobody_is_served, NULL));
+	assert_int_equal(touches_kept(touches), 0);
+	assert_int_equal(touches_waiting(touches), 0);
 	assert_int_equal(touches_facts(touches)->dropped, TOUCH_STREAMS_MAX);
 	assert_int_equal(touches_facts(touches)->refused, 1);
 	touches_free(&touches);
@@ -122,8 +124,10 @@ static void touches_of_one_worker_leave_room_for_the_others(void **state)
 	uint32_t group = touches_group(touches, "a", 0, 10);
 	for (uint64_t i = 0; i < many; i++)
 		assert_true(touches_add(touches, group, 0, i * 4, 1, 1700000000));
-	size_t kept = touches_flush(touches, all_are_served, NULL);
+	assert_false(touches_flush(touches, SIZE_MAX, all_are_served, NULL));
+	size_t kept = touches_kept(touches);
 	assert_true(kept > TOUCH_BUSY_MAX); /* what was accepted is not dropped */
+	assert_int_equal(touches_waiting(touches), kept);
 	group = touches_group(touches, "a", 0, 10);
 	assert_true(touches_add(touches, group, 0, (many - 1) * 4, 1, 1700000000));
 	assert_false(touches_add(touches, group, 0, many * 4, 1, 1700000000));
@@ -131,12 +135,42 @@ static void touches_of_one_worker_leave_room_for_the_others(void **state)
 	for (uint64_t i = 0; i < TOUCH_STREAMS_MAX - kept; i++)
 		assert_true(touches_add(touches, other, 0, i * 4 + 1, 1, 1700000000));
 	atomic_store(&bench.lever[0].deaf, 0);
-	while (touches_flush(touches, all_are_served, NULL))
+	do {
 		usleep(1000);
+		assert_false(touches_flush(touches, SIZE_MAX, all_are_served, NULL));
+	} while (touches_kept(touches));
 	group = touches_group(touches, "a", 0, 10);
 	for (uint64_t i = 0; i < many; i++)
 		assert_true(touches_add(touches, group, 0, i * 4, 1, 1700000000));
 	assert_int_equal(touches_facts(touches)->dropped, 0);
+	touches_free(&touches);
+}
+
+/* In between, questions go on: what they touch is for the next time, and nothing is told twice. */
+static void touches_are_sent_some_at_a_time(void **state)
+{
+	struct touches *touches = touches_new(bench.asker->links);
+	uint32_t group[2] = {
+		touches_group(touches, "a", 0, 10), touches_group(touches, "a", 1, 11)};
+	uint64_t bytes = 0;
+	unsigned turns = 0;
+	(void)state;
+	for (uint64_t i = 0; i < 20000; i++, bytes++)
+		assert_true(touches_add(touches, group[i % 2], 0, i * 4 + i % 2, 1, 1700000000));
+	for (; touches_flush(touches, 1000, all_are_served, NULL); turns++, bytes++) {
+		uint32_t other = touches_group(touches, "a", 1, 11);
+		uint64_t waiting = touches_waiting(touches);
+		assert_true(touches_add(touches, other, 0, 4 * turns + 1, 1, 1700000000));
+		assert_int_equal(touches_waiting(touches), waiting + 1);
+		usleep(2000);
+	}
+	assert_in_range(turns, 5, 20);
+	assert_int_equal(touches_kept(touches), 0);
+	assert_int_equal(touches_waiting(touches), turns);
+	assert_int_equal(touches_facts(touches)->sent, 20000);
+	assert_false(touches_flush(touches, 1000, all_are_served, NULL));
+	UNTIL(SUM(touched_bytes) == bytes);
+	assert_int_equal(touches_facts(touches)->sent, 20000 + turns);
 	touches_free(&touches);
 }
 
@@ -151,6 +185,7 @@ int main(void)
 		TEST(ask_fails_a_known_stream_whose_touch_has_no_room),
 		TEST(touches_have_a_bound),
 		TEST(touches_of_one_worker_leave_room_for_the_others),
+		TEST(touches_are_sent_some_at_a_time),
 	};
 	return cmocka_run_group_tests_name("touch", tests, NULL, NULL);
 }

@@ -20,6 +20,7 @@
 #include "shm/host.h"
 
 #define RETRY_TOUCHES_S 0.01
+#define TOUCHES_A_TURN	5000 /* a fraction of a millisecond */
 #define STOPPING_S	0.005
 #define FACTS_NS	UINT64_C(10000000) /* facts are not older while there is work */
 
@@ -41,6 +42,7 @@ struct asker_thread {
 	ev_async mail;
 	ev_timer touches, tick, stop;
 	bool retrying;	     /* a worker did not take its touches */
+	double flush_s;	     /* that sending them has taken so far */
 	uint32_t partitions; /* while touches are sent */
 	uint64_t stop_at_ns;
 	int (*begin)(void *arg, struct ask *ask); /* NULL = ask_begin */
@@ -101,16 +103,13 @@ static void set_touches(struct asker *asker, double seconds)
 	ev_timer_start(asker->loop, timer);
 }
 
-static void flush_touches(struct asker *asker)
+/* true: there is more to be sent. */
+static bool flush_touches(struct asker *asker, size_t most)
 {
 	struct asker_thread *thread = asker->thread;
 	if (!asker->tally || client_stand_begin(asker->tally, &thread->partitions))
 		thread->partitions = 0;
-	uint64_t before = host_boot_ns();
-	thread->retrying = touches_flush(asker->touches, still_served, asker) > 0;
-	double took = (double)(host_boot_ns() - before) / 1e9;
-	if (thread->retrying) /* very many that are not taken must not eat a CPU */
-		set_touches(asker, took > RETRY_TOUCHES_S ? 4 * took : RETRY_TOUCHES_S);
+	return touches_flush(asker->touches, most, still_served, asker);
 }
 
 static void touches_due(struct ev_loop *loop, ev_timer *timer, int events)
@@ -118,7 +117,20 @@ static void touches_due(struct ev_loop *loop, ev_timer *timer, int events)
 	struct asker *asker = timer->data;
 	(void)loop;
 	(void)events;
-	flush_touches(asker);
+	struct asker_thread *thread = asker->thread;
+	uint64_t before = host_boot_ns();
+	bool more = flush_touches(asker, TOUCHES_A_TURN);
+	thread->flush_s += (double)(host_boot_ns() - before) / 1e9;
+	thread->retrying = !more && touches_kept(asker->touches) > 0;
+	if (more) /* questions first */
+		set_touches(asker, 0);
+	else if (thread->retrying) /* very many that are not taken must not eat a CPU */
+		set_touches(asker,
+			thread->flush_s > RETRY_TOUCHES_S ? 4 * thread->flush_s : RETRY_TOUCHES_S);
+	else if (touches_waiting(asker->touches)) /* they came meanwhile */
+		set_touches(asker, TOUCH_EVERY_MS / 1e3);
+	if (!more)
+		thread->flush_s = 0;
 	ask_settle(asker); /* a connection may have been lost */
 }
 
@@ -400,7 +412,8 @@ static void look_whether_over(struct ev_loop *loop, ev_timer *timer, int events)
 	if (asker->works && host_boot_ns() < asker->thread->stop_at_ns)
 		return;
 	ask_end_all(asker);
-	flush_touches(asker);
+	flush_touches(asker, SIZE_MAX); /* that is under way ... */
+	flush_touches(asker, SIZE_MAX); /* ... and what has come meanwhile */
 	copy_facts(asker);
 	ev_break(loop, EVBREAK_ALL);
 }

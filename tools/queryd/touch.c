@@ -2,7 +2,8 @@
  * touch.c - what was accepted from the map, on its way to the workers.
  *
  *	entries[], an index by (group, hash) | groups[]: tenant, partition | names: an arena
- *	flush: all of it is taken down, sorted, cut into messages; what stays is added again
+ *	flush: all of it is taken down, sorted, cut into messages, some at a time; what stays is added
+ *	again to what has come meanwhile
  *
  * Runs in: queryd, asker thread.  Blocks in: nowhere.
  */
@@ -35,9 +36,9 @@ struct group {
 	uint32_t next;	 /* of the same place in the index; + 1 */
 };
 
-/* All that is waiting: made empty at once, and filled again. */
+/* What is waiting: made empty at once, and filled again. */
 struct sheet {
-	struct entry *entries;
+	struct entry *entries, *sorted; /* sorted: room for them */
 	size_t n, cap;
 	uint32_t *index; /* entry + 1 */
 	size_t index_size;
@@ -53,7 +54,8 @@ struct sheet {
 struct touches {
 	struct links *links;
 	uint64_t seed;
-	struct sheet now, before;
+	struct sheet now, before; /* before: being sent, from `at` on */
+	size_t at, kept;
 	struct touches_facts facts;
 	bool busy[TABLE_CAPACITY];   /* it did not take the last message: others are not tried */
 	uint32_t of[TABLE_CAPACITY]; /* entries that wait */
@@ -74,6 +76,7 @@ struct touches *touches_new(struct links *links)
 static void free_sheet(struct sheet *sheet)
 {
 	free(sheet->entries);
+	free(sheet->sorted);
 	free(sheet->index);
 	free(sheet->groups);
 	free(sheet->group_index);
@@ -92,7 +95,12 @@ void touches_free(struct touches **touches)
 
 size_t touches_waiting(const struct touches *touches)
 {
-	return touches->now.n;
+	return touches->now.n + touches->before.n - touches->at;
+}
+
+size_t touches_kept(const struct touches *touches)
+{
+	return touches->kept;
 }
 
 const struct touches_facts *touches_facts(const struct touches *touches)
@@ -238,6 +246,8 @@ static void grow_entries(const struct touches *touches, struct sheet *sheet)
 {
 	sheet->cap = sheet->cap ? sheet->cap * 2 : 1024;
 	sheet->entries = reallocarray(sheet->entries, sheet->cap, sizeof(*sheet->entries));
+	free(sheet->sorted);
+	sheet->sorted = NULL;
 	free(sheet->index);
 	sheet->index_size = sheet->cap * 2;
 	sheet->index = calloc(sheet->index_size, sizeof(*sheet->index));
@@ -253,7 +263,7 @@ static struct entry *new_entry(
 {
 	struct sheet *sheet = &touches->now;
 	uint32_t *of = &touches->of[sheet->groups[group].partition];
-	if (sheet->n == TOUCH_STREAMS_MAX || *of >= most)
+	if (touches_waiting(touches) >= TOUCH_STREAMS_MAX || *of >= most)
 		return NULL;
 	++*of;
 	sheet->entries[sheet->n] = (struct entry){.hash = hash, .group = group};
@@ -266,7 +276,7 @@ static inline struct entry *entry_of(
 	struct touches *touches, uint32_t group, uint64_t hash, uint32_t most)
 {
 	struct sheet *sheet = &touches->now;
-	if (sheet->n == sheet->cap && sheet->n < TOUCH_STREAMS_MAX)
+	if (sheet->n == sheet->cap)
 		grow_entries(touches, sheet);
 	size_t at = find(touches, sheet, hash, group);
 	return sheet->index[at] ? &sheet->entries[sheet->index[at] - 1]
@@ -325,8 +335,10 @@ static void sort_group(struct entry *entries, size_t n)
 /* By group, then by minute and policy. */
 static void sort_entries(struct sheet *sheet)
 {
-	struct entry *sorted = reallocarray(NULL, sheet->n, sizeof(*sorted));
 	size_t *end = calloc(sheet->n_groups + 1, sizeof(*end)), at = 0;
+	struct entry *sorted = sheet->sorted;
+	if (!sorted)
+		sorted = reallocarray(NULL, sheet->cap, sizeof(*sorted));
 	must_get(sorted && end);
 	for (size_t i = 0; i < sheet->n; i++)
 		end[sheet->entries[i].group + 1]++;
@@ -336,8 +348,8 @@ static void sort_entries(struct sheet *sheet)
 		sorted[end[sheet->entries[i].group]++] = sheet->entries[i];
 	for (size_t g = 0; g < sheet->n_groups; at = end[g++])
 		sort_group(sorted + at, end[g] - at);
-	memcpy(sheet->entries, sorted, sheet->n * sizeof(*sorted));
-	free(sorted);
+	sheet->sorted = sheet->entries;
+	sheet->entries = sorted;
 	free(end);
 }
 
@@ -403,6 +415,7 @@ static void keep(struct touches *touches, const struct sheet *sheet, size_t from
 		else
 			touches->facts.dropped++;
 	}
+	touches->kept += n;
 }
 
 static size_t send_some(
@@ -412,6 +425,8 @@ static size_t send_some(
 	size_t n = make_question(touches, sheet, from);
 	bool *busy = &touches->busy[group->partition];
 	enum link_result result = LINK_BUSY;
+	touches->at += n;
+	touches->of[group->partition] -= (uint32_t)n;
 	if (!served) {
 		touches->facts.dropped += n;
 		return n;
@@ -446,34 +461,38 @@ static void clear(struct sheet *sheet)
 	sheet->last_policy = 0;
 }
 
-size_t touches_flush(struct touches *touches,
+/* What has come so far is to be sent, and what comes from now on is for the next time. */
+static void turn_over(struct touches *touches)
+{
+	struct sheet empty = touches->before;
+	touches->before = touches->now;
+	touches->now = empty;
+	touches->at = touches->kept = 0;
+	memset(touches->busy, 0, sizeof(touches->busy));
+	sort_entries(&touches->before);
+}
+
+bool touches_flush(struct touches *touches, size_t most,
 	bool (*served)(uint32_t partition, uint64_t generation, void *arg), void *arg)
 {
-	struct sheet *sheet = &touches->before;
-	bool alive = false;
+	const struct sheet *sheet = &touches->before;
 	uint32_t group = TOUCH_GROUP_NONE;
-	if (!touches->now.n)
-		return 0;
-	*sheet = touches->now;
-	touches->now = (struct sheet){0};
-	sort_entries(sheet);
-	memset(touches->busy, 0, sizeof(touches->busy));
-	memset(touches->of, 0, sizeof(touches->of));
-	for (size_t i = 0; i < sheet->n;) {
-		if (sheet->entries[i].group != group) {
-			group = sheet->entries[i].group;
-			alive = served(sheet->groups[group].partition,
-				sheet->groups[group].generation, arg);
-		}
-		i += send_some(touches, sheet, i, alive);
+	bool alive = false;
+	if (!sheet->n && !touches->now.n)
+		return false;
+	if (!sheet->n)
+		turn_over(touches);
+	for (size_t sent = 0; touches->at < sheet->n && sent < most;) {
+		uint32_t next = sheet->entries[touches->at].group;
+		if (next != group)
+			alive = served(
+				sheet->groups[next].partition, sheet->groups[next].generation, arg);
+		group = next;
+		sent += send_some(touches, sheet, touches->at, alive);
 	}
-	clear(sheet);
-	if (touches->now.n)
-		free_sheet(sheet);
-	else {
-		free_sheet(&touches->now);
-		touches->now = *sheet;
-	}
-	*sheet = (struct sheet){0};
-	return touches->now.n;
+	if (touches->at < sheet->n)
+		return true;
+	clear(&touches->before);
+	touches->at = 0;
+	return false;
 }

@@ -25,12 +25,8 @@
 #define TOUCH_STREAMS_MAX 1000000
 #define TOUCH_BUSY_MAX	  (TOUCH_STREAMS_MAX / 4) /* of a worker that does not take them */
 #define TOUCH_EVERY_MS	  250
-/*
- * So many are not kept waiting.  More would be told of fewer twice; but all are sent at once, and
- * questions wait for that.
- */
-#define TOUCH_MANY	 250000
-#define TOUCH_GROUP_NONE UINT32_MAX
+#define TOUCH_MANY	  250000 /* so many are not kept waiting; more would be told of fewer twice */
+#define TOUCH_GROUP_NONE  UINT32_MAX
 
 struct touches;
 
@@ -39,7 +35,7 @@ struct touches *touches_new(struct links *links);
 void touches_free(struct touches **touches);
 
 /*
- * Numbers for the names, valid until the next touches_flush.  TOUCH_GROUP_NONE:
+ * Numbers for the names, valid until the next touches_flush that begins.  TOUCH_GROUP_NONE:
  * there is no room for more.
  */
 uint32_t touches_group(
@@ -59,12 +55,15 @@ bool touches_add(struct touches *touches, uint32_t group, uint32_t policy, uint6
 	uint64_t bytes, uint32_t seen_s);
 
 /*
- * Sends what is there.  `served` says whether a generation is still somebody's
- * to write to.  Gives how many streams are kept, because their worker does not
- * take them right now.
+ * Sends what is there, `most` streams and the rest of a message at a time, so that questions do not
+ * wait for all of it; true: call again soon, what comes meanwhile is for the next time.  `served`
+ * says whether a generation is still somebody's to write to.
  */
-size_t touches_flush(struct touches *touches,
+bool touches_flush(struct touches *touches, size_t most,
 	bool (*served)(uint32_t partition, uint64_t generation, void *arg), void *arg);
+
+/* Of the last flush: so many are still there, because their worker did not take them. */
+size_t touches_kept(const struct touches *touches);
 
 size_t touches_waiting(const struct touches *touches);
 
