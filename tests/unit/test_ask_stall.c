@@ -186,6 +186,33 @@ static void ask_that_is_large_ends_in_the_middle(void **state)
 	large_free(some);
 }
 
+/* What was remembered of a partition says nothing any more when it leaves while it is looked up. */
+static void ask_takes_back_what_it_remembered_of_a_partition_that_leaves(void **state)
+{
+	size_t strangers = 100, n = 2 * ASK_SLICE - strangers;
+	struct query_of_test *large = large_query(0, 2 * ASK_SLICE);
+	(void)state;
+	for (size_t i = 0; i < n + strangers; i++)
+		large->ask.streams[i].hash = i * RUN_PARTITIONS + RUN_PARTITIONS - 1;
+	bench_limit(n);
+	large->ask.n = n;
+	query_begin(large);
+	query_wait(large);
+	assert_int_equal(large_count(large, ASK_ACCEPTED), n);
+	large->done = 0;
+	query_begin(large); /* now they are remembered */
+	query_wait(large);
+	large->done = 0;
+	large->ask.n = n + strangers;
+	query_begin(large);
+	assert_int_equal(large->done, 0); /* after the first slice */
+	run_publish(&bench.run, RUN_PARTITIONS - 1, PART_DRAINING, 14);
+	query_wait(large);
+	assert_int_equal(large_count(large, ASK_UNSERVED), n + strangers);
+	assert_int_equal(SUM(admitted), n);
+	large_free(large);
+}
+
 static void ask_fails_at_once_beyond_what_may_be_under_way(void **state)
 {
 	struct query_of_test *large[ASK_UNDER_WAY_MAX / ASK_STREAMS_MAX];
@@ -265,6 +292,7 @@ int main(void)
 		TEST(ask_answers_others_while_a_large_one_is_looked_up),
 		TEST(ask_refuses_what_is_large_in_turns),
 		TEST(ask_that_is_large_ends_in_the_middle),
+		TEST(ask_takes_back_what_it_remembered_of_a_partition_that_leaves),
 		TEST(ask_fails_at_once_beyond_what_may_be_under_way),
 		TEST(ask_takes_very_many_policies_in_little_time),
 	};

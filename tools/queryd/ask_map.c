@@ -138,17 +138,16 @@ static enum ask_result result_of_error(int err)
 	return err == TALLY_EBUSY || err == TALLY_ENOMEM ? ASK_FAILED : ASK_UNSERVED;
 }
 
-static bool look_up(struct ask_work *work, const struct ask_part *part, const uint32_t *streams,
-	size_t n, const uint64_t *hashes, uint8_t *active, uint32_t *until)
+/* 0, or why not. */
+static int look_up(struct ask_work *work, const struct ask_part *part, size_t n,
+	const uint64_t *hashes, uint8_t *active, uint32_t *until)
 {
 	errno = 0;
 	int err = client_stand_known(work->asker->tally, work->ask->tenant, part->partition,
 		part->generation, hashes, n, active, until);
 	if (err)
 		say_unreadable(work->asker, part, err, errno);
-	for (size_t i = 0; err && i < n; i++)
-		work->ask->streams[streams[i]].result = result_of_error(err);
-	return !err;
+	return err;
 }
 
 bool ask_look_up(struct ask_work *work, const struct ask_part *part, const uint32_t *streams,
@@ -156,7 +155,10 @@ bool ask_look_up(struct ask_work *work, const struct ask_part *part, const uint3
 {
 	for (size_t i = 0; i < n; i++)
 		hashes[i] = work->ask->streams[streams[i]].hash;
-	return look_up(work, part, streams, n, hashes, active, NULL);
+	int err = look_up(work, part, n, hashes, active, NULL);
+	for (size_t i = 0; err && i < n; i++)
+		work->ask->streams[streams[i]].result = result_of_error(err);
+	return !err;
 }
 
 #define SOME  256 /* at once, on the stack */
@@ -214,13 +216,14 @@ static void ask_memory(
 	}
 }
 
-static bool ask_store(struct ask_work *work, const struct ask_part *part, struct some *some)
+static int ask_store(struct ask_work *work, const struct ask_part *part, struct some *some)
 {
 	static const uint8_t states[] = {
 		[STREAM_NEW] = STREAM_OPEN, [STREAM_EXPIRING] = STREAM_TO_RENEW};
-	if (some->n &&
-		!look_up(work, part, some->stream, some->n, some->hash, some->active, some->until))
-		return false;
+	int err =
+		!some->n ? 0 : look_up(work, part, some->n, some->hash, some->active, some->until);
+	if (err)
+		return err;
 	for (size_t i = 0; i < some->n; i++) {
 		uint32_t stream = some->stream[i];
 		if (some->active[i] == STREAM_ACTIVE) {
@@ -232,28 +235,28 @@ static bool ask_store(struct ask_work *work, const struct ask_part *part, struct
 		work->found_new += some->active[i] == STREAM_NEW;
 		work->found_expiring += some->active[i] == STREAM_EXPIRING;
 	}
-	return true;
+	return 0;
 }
 
-/* The next n streams of a part.  false: the partition cannot be read. */
-static bool read_streams(struct ask_work *work, const struct ask_part *part, size_t n)
+/* The next n streams of a part.  Not 0: why the partition cannot be read. */
+static int read_streams(struct ask_work *work, const struct ask_part *part, size_t n)
 {
 	size_t at = part->first + work->read_at, end = at + n;
 	struct some some;
 	for (; at < end; at += SOME) {
 		size_t now = end - at < SOME ? end - at : SOME;
 		ask_memory(work, part, at, now, &some);
-		if (!ask_store(work, part, &some))
-			return false;
+		int err = ask_store(work, part, &some);
+		if (err)
+			return err;
 	}
-	return true;
+	return 0;
 }
 
 /* What had been found in it before does not count either. */
-static void give_up_part(struct ask_work *work, struct ask_part *part)
+static void give_up_part(struct ask_work *work, struct ask_part *part, enum ask_result result)
 {
 	const uint32_t *streams = work->order + part->first;
-	enum ask_result result = work->ask->streams[streams[work->read_at]].result;
 	part->generation = 0;
 	for (size_t i = 0; i < part->n; i++) {
 		work->state[streams[i]] = STREAM_SETTLED;
@@ -286,8 +289,9 @@ bool ask_read_map(struct ask_work *work, size_t max)
 		if (!n)
 			return false;
 		max -= n;
-		if (!read_streams(work, part, n)) {
-			give_up_part(work, part);
+		int err = read_streams(work, part, n);
+		if (err) {
+			give_up_part(work, part, result_of_error(err));
 			next_part(work);
 		} else if (n == left) {
 			next_part(work);
