@@ -245,7 +245,9 @@ bool client_usable(const struct tally *tally, struct client_stand *stand, uint64
 	const struct table *table = &tally->table;
 	enum part_state state = table_word_state(stand->word);
 	stand->ready = table_is_ready(table, stand->partition, stand->word, boot_ns);
-	stand->partial = !stand->ready && !table_is_whole(table, stand->partition, stand->word);
+	stand->partial =
+		!stand->ready &&
+		(state == PART_REPLAYING || !table_is_whole(table, stand->partition, stand->word));
 	if (stand->ready ||
 		(tally->flags & TALLY_PARTIAL_OK &&
 			table_is_replaying(table, stand->partition, stand->word, boot_ns)))
@@ -400,7 +402,9 @@ static int stand_on(struct tally *tally, const struct client_stand *stand)
 	struct client_stand *last = tally->n_stands ? &tally->stands[tally->n_stands - 1] : NULL;
 	if (last && last->partition == stand->partition) {
 		last->ready = last->ready && stand->ready;
-		last->counted_to_ms = stand->counted_to_ms;
+		last->partial = last->partial || stand->partial;
+		if (stand->partial)
+			last->counted_to_ms = stand->counted_to_ms;
 		return last->word == stand->word ? 0 : ERR_NOT_READY;
 	}
 	if (tally->n_stands == TABLE_CAPACITY)
@@ -430,6 +434,22 @@ int client_visit(struct tally *tally, uint32_t partition, client_read_fn *read, 
 		return stood ? stood : err;
 	}
 	return ERR_NOT_READY;
+}
+
+static int read_nothing(struct client_visit *visit, void *arg)
+{
+	(void)visit;
+	(void)arg;
+	return 0;
+}
+
+int client_look(struct tally *tally, uint32_t partition, struct client_stand *stand)
+{
+	*stand = (struct client_stand){
+		.partition = partition, .word = table_word_of(&tally->table, partition)};
+	if (!client_usable(tally, stand, tally->boot_ns))
+		return ERR_NOT_READY;
+	return stand->partial ? read_once(tally, stand, read_nothing, NULL) : 0;
 }
 
 /*
@@ -492,11 +512,12 @@ const struct client_stand *client_last(const struct tally *tally)
 
 void client_basis_add(struct tally_basis *basis, const struct client_stand *stand)
 {
-	if (!stand->partial)
+	if (!stand->partial) {
 		basis->answered++;
-	else if (!basis->partial++ || stand->counted_to_ms < basis->counted_to_ms)
+		basis->stale |= !stand->ready;
+	} else if (!basis->partial++ || stand->counted_to_ms < basis->counted_to_ms) {
 		basis->counted_to_ms = stand->counted_to_ms;
-	basis->stale |= !stand->ready;
+	}
 }
 
 void client_basis_end(struct tally_basis *basis)

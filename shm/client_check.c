@@ -59,25 +59,18 @@ static int read_check(struct client_visit *visit, void *arg)
 	return ask->counting ? client_buckets_read(visit, &ask->buckets) : 0;
 }
 
-/* What is replaying may be looked at, but nobody lets streams in there. */
-static bool is_undecided(const struct tally *tally)
-{
-	const struct client_stand *last = client_last(tally);
-	return last->partial || (!last->ready && !(tally->flags & TALLY_STALE_OK));
-}
-
 /* With limit_scope partition a stream is judged by what its own partition holds. */
 static void judge_partition(void *arg, uint32_t partition, int err)
 {
 	struct check_ask *ask = arg;
 	bool here = ask->buckets.by_partition;
-	bool undecided = !err && is_undecided(ask->tally);
+	bool partial = !err && client_last(ask->tally)->partial;
 	for (size_t i = 0; i < ask->n; i++) {
 		struct tally_check *to = &ask->list[i];
 		if (to->partition != partition)
 			continue;
 		to->result = client_public(err);
-		if (undecided)
+		if (partial) /* it may be looked at, but nobody lets streams in there */
 			to->result = TALLY_ENOTREADY;
 		if (to->result) {
 			to->generation = 0;
@@ -117,14 +110,19 @@ static void begin_pass(struct check_ask *ask, uint32_t partitions)
 }
 
 /* Partitions that nobody asks about count by their state. */
-static void basis_of(struct tally_basis *basis, const struct tally *tally)
+static void basis_of(struct tally_basis *basis, struct tally *tally)
 {
-	bool stale_ok = tally->flags & TALLY_STALE_OK;
-	uint32_t ready;
 	*basis = (struct tally_basis){.partitions = client_partitions(tally)};
-	ready = table_count(&tally->table, basis->partitions, host_boot_ns(), &basis->owned);
-	basis->answered = stale_ok ? basis->owned : ready;
-	basis->stale = stale_ok && ready < basis->owned;
+	basis->answered =
+		table_count(&tally->table, basis->partitions, host_boot_ns(), &basis->owned);
+	if (tally->flags) { /* those that are not ready, too: rarely asked for */
+		basis->answered = 0;
+		for (uint32_t p = 0; p < basis->partitions; p++) {
+			struct client_stand stand;
+			if (client_look(tally, p, &stand) == 0)
+				client_basis_add(basis, &stand);
+		}
+	}
 	client_basis_end(basis);
 }
 

@@ -67,7 +67,7 @@ struct client_stand {
 	uint64_t word;
 	uint32_t partition;
 	bool ready;	       /* false: only because of TALLY_STALE_OK or TALLY_PARTIAL_OK */
-	bool partial;	       /* its first replay has not come to its end */
+	bool partial;	       /* it is replaying, or has never come to the end of that */
 	int64_t counted_to_ms; /* if partial, once it was read: time of the last record; 0 = none */
 };
 
@@ -129,6 +129,9 @@ int client_call(struct tally *tally, client_body_fn *body, void *arg);
  * of client_call's to see, or the caller's.
  */
 int client_visit(struct tally *tally, uint32_t partition, client_read_fn *read, void *arg);
+
+/* Whether a partition could be read, and how far it has come.  Nothing stands on it. */
+int client_look(struct tally *tally, uint32_t partition, struct client_stand *stand);
 
 /*
  * The same for one that is not ready: 0 when its store could be read.  Nothing

@@ -239,7 +239,7 @@ static int list_one(struct tally *tally, struct stream_ask *ask, uint32_t p, boo
 		return 0;
 	ask->basis.owned++;
 	if (p < ask->cursor.partition || *full) {
-		err = client_usable(tally, &stand, tally->boot_ns) ? 0 : ERR_NOT_READY;
+		err = client_look(tally, p, &stand);
 	} else {
 		ask->list.from = p == ask->cursor.partition ? ask->cursor.from : 0;
 		err = list_partition(tally, p, &ask->list, &more);
@@ -346,6 +346,8 @@ static int visit_part(struct tally *tally, void *arg)
 	if (ask->partition >= client_partitions(tally))
 		return ERR_INVALID;
 	int err = client_visit(tally, ask->partition, read_part, arg);
+	if ((!err || err == ERR_NOT_FOUND) && client_last(tally)->partial)
+		return ERR_NOT_READY;
 	return err == ERR_NOT_READY ? client_unanswered(tally) : err;
 }
 

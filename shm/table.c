@@ -305,7 +305,8 @@ void table_limits_error(const struct table *table, char text[TABLE_TEXT_SIZE])
 	text[before != after || before % 2 ? 0 : TABLE_TEXT_SIZE - 1] = 0;
 }
 
-static bool is_ours(const struct table *table, uint32_t partition, uint64_t word, uint64_t boot_ns)
+static bool is_leased(
+	const struct table *table, uint32_t partition, uint64_t word, uint64_t boot_ns)
 {
 	if (!in_range(table, partition))
 		return false;
@@ -319,13 +320,14 @@ static bool is_ours(const struct table *table, uint32_t partition, uint64_t word
 
 bool table_is_ready(const struct table *table, uint32_t partition, uint64_t word, uint64_t boot_ns)
 {
-	return table_word_state(word) == PART_READY && is_ours(table, partition, word, boot_ns);
+	return table_word_state(word) == PART_READY && is_leased(table, partition, word, boot_ns);
 }
 
 bool table_is_replaying(
 	const struct table *table, uint32_t partition, uint64_t word, uint64_t boot_ns)
 {
-	return table_word_state(word) == PART_REPLAYING && is_ours(table, partition, word, boot_ns);
+	return table_word_state(word) == PART_REPLAYING &&
+	       is_leased(table, partition, word, boot_ns);
 }
 
 /* As table_is_ready for each; a loop of its own, because it is run at every look-up. */

@@ -92,8 +92,8 @@ void tally_idle(struct tally *tally);
 
 /*
  * True (1) while everything that the last call on this handle answered is
- * still published and ready: ask right before sending the answer to somebody
- * else.  0: throw it away and call again.
+ * still published in the same state, and leased: ask right before sending the
+ * answer to somebody else.  0: throw it away and call again.
  */
 int tally_still_valid(struct tally *tally);
 
@@ -217,11 +217,12 @@ int tally_history(
 struct tally_basis {
 	uint32_t partitions; /* a stream belongs to hash % partitions */
 	uint32_t owned;
-	uint32_t answered; /* partitions that were ready (or, with STALE_OK, readable) */
+	uint32_t answered; /* partitions that were ready (or, with STALE_OK, had been) */
 	int complete;	   /* answered == owned, and owned > 0 */
-	int stale;	   /* some of it comes from a store that is not published as ready */
-	/* Others that were read while they are counted for the first time (PARTIAL_OK, STALE_OK),
-	 * and the time of the record that the one least far has come to; 0 = none. */
+	int stale;	   /* some of those are not published as ready any more: it may be old */
+	/* Others that were read while they are replaying (PARTIAL_OK), or have never come to the
+	 * end of that (STALE_OK); and the time of the last record that the one least far has
+	 * counted, 0 = none.  Of a listing, a page each: it is whole if all pages are. */
 	uint32_t partial;
 	int64_t counted_to_ms;
 };
@@ -310,7 +311,8 @@ struct tally_part_usage {
 	int64_t as_of_ms; /* "now" of the answer */
 	uint64_t streams, bytes;
 };
-/* TALLY_ENOTFOUND: unknown tenant; the first three fields are filled all the same. */
+/* TALLY_ENOTFOUND: unknown tenant; the first three fields are filled all the same.
+ * TALLY_ENOTREADY: also when it is partial. */
 int tally_partition_usage(
 	struct tally *tally, uint32_t partition, const char *tenant, struct tally_part_usage *out);
 

@@ -150,6 +150,7 @@ static void metrics_show_partitions_and_tenants(void **state)
 	ranking_free(&server.query.ranking); /* what it has kept */
 	server.query.ranking = ranking_new("/nowhere");
 	expect_status("/metrics", 200, "\ntally_tenants_answered_partitions 0\n");
+	expect_status("/metrics", 200, "\ntally_tenants_partial_partitions 0\n");
 }
 
 /* Every metric that alerts and dashboard speak of is one that we have. */

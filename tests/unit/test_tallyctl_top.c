@@ -511,7 +511,7 @@ static void states_are_words_with_their_reasons(void **state)
 	assert_shows("0 of 2 partitions ready");
 	assert_shows("    0 replaying ████████▌░░░░░░░░  50%     500    100        0 ETA 4.0 s; ");
 	assert_shows("    1 failed                               500    100        5 SIGSEGV 0.");
-	assert_shows("; as far as it is counted, nearest");
+	assert_shows("; 1 of 2 partitions answer, others as far as counted, nearest");
 	draw(15, 60);
 	assert_shows("    0 replaying ████░░░░  50%     500    100    0 ETA 4.0 s…");
 	run_publish(&run, 0, PART_FREE, 0);

@@ -169,8 +169,10 @@ static json_t *table_basis(const struct tally_instance *instance)
 		.answered = instance->ready,
 		.complete = instance->owned > 0 && instance->ready == instance->owned,
 	};
+	json_t *json = answer_basis(&basis);
 
-	return answer_basis(&basis);
+	json_object_del(json, "partial"); /* nothing was read */
+	return json;
 }
 
 int answer_partitions(struct question *question, struct answer *answer)

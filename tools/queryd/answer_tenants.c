@@ -158,14 +158,17 @@ static const char *tenant_of(struct question *question, unsigned segment, struct
 static void unknown_tenant(struct answer *answer, const char *name, const struct tally_basis *basis)
 {
 	json_t *json = json_object();
+	const char *reason = "no partition of this instance has heard of this tenant";
 
+	if (!basis->complete)
+		reason = basis->partial > 0
+				 ? "no partition has heard of this tenant so far, but some are "
+				   "still replaying; /ready says which"
+				 : "no partition that could be asked has heard of this tenant, "
+				   "but not all of them could be asked; /ready says why";
 	json_object_set_new(
 		json, "error", json_string(basis->complete ? "unknown_tenant" : "not_ready"));
-	json_object_set_new(json, "reason",
-		json_string(basis->complete
-				    ? "no partition of this instance has heard of this tenant"
-				    : "no partition that could be asked has heard of this tenant, "
-				      "but not all of them could be asked; /ready says why"));
+	json_object_set_new(json, "reason", json_string(reason));
 	json_object_set_new(json, "tenant", answer_text(name));
 	json_object_set_new(json, "basis", answer_basis(basis));
 	answer_json(answer, basis->complete ? 404 : 503, json);

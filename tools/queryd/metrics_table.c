@@ -222,9 +222,11 @@ M("tally_quarantine_listed", gauge, "offsets", "partition",
 	"Offsets that the worker has been told to pass over.")
 
 HEADING("Tenants",
-	"Of the query.metrics_tenants largest tenants, and of as many that are nearest to a limit, over the partitions that answer. A name with control characters, or with \\x in it, has those and its backslashes as \\xNN.")
+	"Of the query.metrics_tenants largest tenants, and of as many that are nearest to a limit, over the partitions that answer, and over those that are replaying as far as they have come. A name with control characters, or with \\x in it, has those and its backslashes as \\xNN.")
 M("tally_tenants_answered_partitions", gauge, "partitions", "",
-	"Partitions that the metrics of tenants stand on; compare with tally_partitions_owned. No sample with query.metrics_tenants: 0.")
+	"Ready partitions that the metrics of tenants stand on; compare with tally_partitions_owned. No sample with query.metrics_tenants: 0.")
+M("tally_tenants_partial_partitions", gauge, "partitions", "",
+	"Partitions that are replaying, and in the metrics of tenants as far as they have come. No sample with query.metrics_tenants: 0.")
 M("tally_tenant_active_streams", gauge, "streams", "tenant",
 	"Active streams of the largest tenants.")
 M("tally_tenant_window_bytes", gauge, "bytes", "tenant",

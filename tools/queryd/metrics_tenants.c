@@ -88,6 +88,7 @@ static size_t rank(struct scrape *scrape, enum ranking_sort sort, struct ranked 
 static void write_largest(struct scrape *scrape, struct ranked *list)
 {
 	static const char answered[] = "tally_tenants_answered_partitions";
+	static const char partial[] = "tally_tenants_partial_partitions";
 	static const struct tenant_metric ours[] = {
 		{"tally_tenant_active_streams", STREAMS},
 		{"tally_tenant_window_bytes", BYTES},
@@ -104,6 +105,9 @@ static void write_largest(struct scrape *scrape, struct ranked *list)
 	metrics_head(scrape->out, answered);
 	if (scrape->question->query->metrics_tenants > 0)
 		prom_count(scrape->out, answered, NULL, facts.basis.answered);
+	metrics_head(scrape->out, partial);
+	if (scrape->question->query->metrics_tenants > 0)
+		prom_count(scrape->out, partial, NULL, facts.basis.partial);
 	write_metrics(scrape->out, ours, sizeof(ours) / sizeof(ours[0]), list, n);
 	if (scrape->question->query->metrics_loki)
 		write_metrics(scrape->out, lokis, sizeof(lokis) / sizeof(lokis[0]), list, n);

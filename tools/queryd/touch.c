@@ -283,11 +283,13 @@ static inline struct entry *entry_of(
 				: new_entry(touches, at, group, hash, most);
 }
 
-static inline void see(struct entry *entry, uint64_t bytes, uint32_t seen_s, uint32_t policy)
+/* `later`: than what is in it, as far as seconds do not tell. */
+static inline void see(
+	struct entry *entry, uint64_t bytes, uint32_t seen_s, uint32_t policy, bool later)
 {
 	if (__builtin_add_overflow(entry->bytes, bytes, &entry->bytes))
 		entry->bytes = UINT64_MAX;
-	if (seen_s >= entry->seen_s) {
+	if (seen_s > entry->seen_s || (later && seen_s == entry->seen_s)) {
 		entry->seen_s = seen_s;
 		entry->policy = policy;
 	}
@@ -306,7 +308,7 @@ bool touches_add(struct touches *touches, uint32_t group, uint32_t policy, uint6
 		touches->facts.refused++;
 		return false;
 	}
-	see(entry, bytes, seen_s, policy);
+	see(entry, bytes, seen_s, policy, true);
 	touches->facts.added++;
 	touches->facts.coalesced += touches->now.n == before;
 	return true;
@@ -411,11 +413,10 @@ static void keep(struct touches *touches, const struct sheet *sheet, size_t from
 		if (number != TOUCH_GROUP_NONE && policy != NO_NAME)
 			entry = entry_of(touches, number, kept->hash, TOUCH_STREAMS_MAX);
 		if (entry)
-			see(entry, kept->bytes, kept->seen_s, policy);
-		else
-			touches->facts.dropped++;
+			see(entry, kept->bytes, kept->seen_s, policy, false);
+		touches->kept += entry != NULL;
+		touches->facts.dropped += entry == NULL;
 	}
-	touches->kept += n;
 }
 
 static size_t send_some(

@@ -175,10 +175,9 @@ void ctl_print_basis(const struct tally_basis *basis)
 		printf("NOT COMPLETE: ");
 	printf("%" PRIu32 " of %" PRIu32 " partition%s answered (of %" PRIu32 " of the topic)%s\n",
 		basis->answered, basis->owned, ctl_s(basis->owned), basis->partitions,
-		basis->stale && !basis->partial ? ", not all of them ready: may be old" : "");
+		basis->stale ? ", not all of them ready: may be old" : "");
 	if (basis->partial)
-		printf("%" PRIu32
-		       " more %s replaying: what was counted there so far%s%s, is in it\n",
+		printf("%" PRIu32 " more %s behind: what was counted there so far%s%s, is in it\n",
 			basis->partial, basis->partial == 1 ? "is" : "are",
 			basis->counted_to_ms ? ", up to " : "",
 			basis->counted_to_ms ? ctl_clock(to, basis->counted_to_ms) : "");

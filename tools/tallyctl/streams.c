@@ -64,7 +64,10 @@ static int list(struct ctl *ctl, const char *tenant, uint64_t limit, struct list
 	int err = page ? 0 : TALLY_ENOMEM;
 	while (!err && !cursor.done && to->n < limit) {
 		size_t got, cap = limit - to->n < PAGE ? (size_t)(limit - to->n) : PAGE;
-		err = tally_streams(ctl->tally, tenant, &cursor, page, cap, &got, &to->basis);
+		struct tally_basis basis;
+		err = tally_streams(ctl->tally, tenant, &cursor, page, cap, &got, &basis);
+		if (!to->n || !basis.complete || err) /* a whole list has whole pages only */
+			to->basis = basis;
 		for (size_t i = 0; !err && i < got; i++) {
 			if (ctl->json)
 				add_json(to->array, &page[i]);

@@ -199,9 +199,9 @@ static void title_tenants(
 	if (data->n_parts && !data->basis.complete)
 		row_words(line, CTL_WARN, "; %" PRIu32 " of %" PRIu32 " partitions answer%s",
 			data->basis.answered, data->basis.owned,
-			data->basis.partial ? ", the others as far as they are counted" : "");
+			data->basis.partial ? ", others as far as counted" : "");
 	else if (data->basis.stale)
-		row_words(line, CTL_WARN, "; as far as it is counted");
+		row_words(line, CTL_WARN, "; not all of it is of now");
 	if (data->more_tenants)
 		row_words(line, CTL_WARN, "; there are more, with fewer streams");
 	if (data->unread)

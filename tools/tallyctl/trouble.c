@@ -136,9 +136,12 @@ int ctl_failed(const struct ctl *ctl, const char *what, int err)
 	char name[CTL_NAME_SIZE];
 	ctl_name(name, what);
 	if (err == TALLY_ENOTFOUND)
-		ctl_usage("%s: not found in any partition that answered; 'tallyctl tenants' lists "
-			  "the names",
-			name);
+		ctl_usage("%s: not found in any partition that answered%s; 'tallyctl tenants' "
+			  "lists the names",
+			name,
+			ctl->instance.ready < ctl->instance.owned
+				? ", and not all are ready ('tallyctl status')"
+				: "");
 	else if (err == TALLY_ENOTREADY || err == TALLY_ESTALE)
 		ctl_usage("%s: no partition can answer (%" PRIu32 " of %" PRIu32
 			  " are assigned here%s); see 'tallyctl status'",

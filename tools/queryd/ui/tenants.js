@@ -125,7 +125,6 @@ export function tenants(query, go)
 
 /* --- one ------------------------------------------------------------------------------------ */
 
-/* What `tallyctl explain` says of a bucket. */
 /* What an answer does not have in it. */
 function missing(basis)
 {
@@ -138,6 +137,7 @@ function missing(basis)
 	return `${ready}. ${basis.partial} more ${basis.partial === 1 ? 'is' : 'are'} replaying: what was counted there so far${to}, is in these numbers; more is to come.`;
 }
 
+/* What `tallyctl explain` says of a bucket. */
 function explained(bucket, limits, basis)
 {
 	const lines = [];
