@@ -1,5 +1,6 @@
 # 70-scrape.sh - /metrics with TENANTS tenants and STREAMS streams: how long a scrape takes, and what it does to
-# the answers of questions that are asked meanwhile.  ROUNDS rounds with and without scrapes in turn.
+# the answers of questions that are asked meanwhile.  ROUNDS rounds in turn, in which the same curl as often asks
+# for /metrics, and for /healthz: to start a process ten times a second takes more of two cores than a scrape.
 # The embedded broker could not keep what the full form has.
 [ "${FORM:-short}" = short ] || REAL=1
 . "$(dirname "$0")/lib.sh"
@@ -16,19 +17,23 @@ wait_ready 8 180
 wait_asked
 [ "$(status_json | jq '[.partitions[].stats.streams_stored] | add')" = "$STREAMS" ] || bail 'not all streams are there'
 
-scrape() { curl -sS -o "$T/metrics.txt" -w '%{time_total}\n' "http://$(http_address)/metrics"; }
+HTTP=$(http_address)
+scrape() { curl -sS -o "$T/metrics.txt" -w '%{time_total}\n' "http://$HTTP${1:-/metrics}"; }
 scrape >/dev/null	# the maps are new to the query process
 for ((i = 0; i < 20; i++)); do scrape; done | awk '{ print $1 * 1e3 }' >"$T/scrapes.txt"
 grep -q '^tally_' "$T/metrics.txt" || bail 'no metrics'
 
 ask --tenant known --streams 10000 --per-request 1000
-quiet() { ask --tenant known --streams 10000 --rounds 0 --per-request 100 --connections 8 --concurrency 4 --rate 500 --seconds "$SECONDS_EACH"; }
-scraped()
+# beside PATH: questions while somebody asks for it.
+beside()
 {
-	while :; do scrape; sleep 0.1; done >/dev/null &
-	quiet
+	while :; do scrape "$1"; sleep 0.1; done >/dev/null &
+	ask --tenant known --streams 10000 --rounds 0 --per-request 100 --connections 8 --concurrency 4 --rate 500 \
+		--seconds "$SECONDS_EACH"
 	kill $!; wait $! 2>/dev/null
 }
+quiet() { beside /healthz; }
+scraped() { beside /metrics; }
 quiet	# a first one warms up
 for ((i = 0; i < ROUNDS; i++)); do
 	for how in quiet scraped; do
