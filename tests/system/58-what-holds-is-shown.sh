@@ -9,7 +9,7 @@ wait_until "test -S '$T/notify'"
 export NOTIFY_SOCKET=$T/notify
 
 broker partitions=2
-produce --records 40000 --tenants 10 --streams 500 --seed "$SEED" --spread 10m
+produce --records 120000 --tenants 10 --streams 500 --seed "$SEED" --spread 10m
 
 # --- progress -------------------------------------------------------------------------------------
 
@@ -20,7 +20,7 @@ pid=$(replaying)
 kill -STOP "$pid"	# so that there is time to look
 eventually 'the service manager sees how far a replay is' "grep STATUS '$T/notify.log'" ' [12] replaying \([0-9]+ %(, [0-9]+ s left)?\), ' 20
 kill -CONT "$pid"
-wait_ready 2
+wait_ready 2 90
 eventually 'and that it is over' "grep STATUS '$T/notify.log' | tail -n 1" '2 of 2 partitions ready, 0 replaying, ' 10
 stop_tallyd
 
