@@ -112,17 +112,16 @@ static void begin_pass(struct check_ask *ask, uint32_t partitions)
 /* Partitions that nobody asks about count by their state. */
 static void basis_of(struct tally_basis *basis, struct tally *tally)
 {
+	struct client_stand stand;
 	*basis = (struct tally_basis){.partitions = client_partitions(tally)};
-	basis->answered =
+	uint32_t ready =
 		table_count(&tally->table, basis->partitions, host_boot_ns(), &basis->owned);
-	if (tally->flags) { /* those that are not ready, too: rarely asked for */
-		basis->answered = 0;
-		for (uint32_t p = 0; p < basis->partitions; p++) {
-			struct client_stand stand;
-			if (client_look(tally, p, &stand) == 0)
+	if (!tally->flags)
+		basis->answered = ready;
+	else /* those that are not ready, too: rarely asked for */
+		for (uint32_t p = 0; p < basis->partitions; p++)
+			if (!client_look(tally, p, &stand))
 				client_basis_add(basis, &stand);
-		}
-	}
 	client_basis_end(basis);
 }
 

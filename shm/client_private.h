@@ -130,14 +130,14 @@ int client_call(struct tally *tally, client_body_fn *body, void *arg);
  */
 int client_visit(struct tally *tally, uint32_t partition, client_read_fn *read, void *arg);
 
-/* Whether a partition could be read, and how far it has come.  Nothing stands on it. */
-int client_look(struct tally *tally, uint32_t partition, struct client_stand *stand);
-
 /*
  * The same for one that is not ready: 0 when its store could be read.  Nothing
  * stands on it, so it is for counting only.
  */
 int client_peek(struct tally *tally, uint32_t partition, client_read_fn *read, void *arg);
+
+/* Whether a partition could be read, and how far it has come.  Nothing stands on it. */
+int client_look(struct tally *tally, uint32_t partition, struct client_stand *stand);
 
 /* "SIGSEGV", "exit code 70", "fingerprint", ...; "" for none. */
 void client_describe_death(enum part_death death, int32_t code, char *to, size_t size);

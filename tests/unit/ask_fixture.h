@@ -436,6 +436,19 @@ TEST_SUPPRESS static size_t query_count(const struct query_of_test *query, enum 
 	return n;
 }
 
+/* The streams 0 .. n - 1 in one question: so many come in. */
+TEST_SUPPRESS static size_t query_many(const char *tenant, uint64_t n)
+{
+	struct query_of_test *query = query_new(tenant);
+	for (uint64_t hash = 0; hash < n; hash++)
+		query_add(query, hash);
+	query_begin(query);
+	query_wait(query);
+	size_t accepted = query_count(query, ASK_ACCEPTED);
+	free(query);
+	return accepted;
+}
+
 /* One stream, asked and answered. */
 TEST_SUPPRESS static enum ask_result query_one(const char *tenant, uint64_t hash)
 {

@@ -121,13 +121,7 @@ static void ask_touches_those_that_it_knows_and_not_those_that_it_refuses(void *
 	struct query_of_test *query = query_new("a");
 	(void)state;
 	bench_limit(200);
-	for (uint64_t hash = 0; hash < 200; hash++)
-		query_add(query, hash);
-	query_begin(query);
-	query_wait(query);
-	assert_int_equal(query_count(query, ASK_ACCEPTED), 200);
-	free(query);
-	query = query_new("a");
+	assert_int_equal(query_many("a", 200), 200);
 	for (uint64_t hash = 0; hash < 200; hash++) {
 		query_add(query, 1000 + hash);
 		query_add(query, hash);
@@ -137,8 +131,8 @@ static void ask_touches_those_that_it_knows_and_not_those_that_it_refuses(void *
 		query_begin(query);
 		query_wait(query);
 		for (size_t i = 0; i < 400; i++)
-			assert_int_equal(query->streams[i].result,
-				i % 2 ? ASK_ACCEPTED : ASK_REJECTED);
+			assert_int_equal(
+				query->streams[i].result, i % 2 ? ASK_ACCEPTED : ASK_REJECTED);
 		UNTIL(SUM(touched) == 200 * round);
 	}
 	assert_int_equal(SUM(touched_bytes), 3 * 200 * 10);
@@ -328,13 +322,7 @@ static void ask_judges_by_partition_when_the_scope_says_so(void **state)
 		assert_int_equal(query_one("a", p + 4), ASK_ACCEPTED);
 		assert_int_equal(query_one("a", p + 8), ASK_REJECTED);
 	}
-	struct query_of_test *query = query_new("b");
-	for (uint64_t i = 0; i < 100; i++)
-		query_add(query, i);
-	query_begin(query);
-	query_wait(query);
-	assert_int_equal(query_count(query, ASK_ACCEPTED), 8);
-	free(query);
+	assert_int_equal(query_many("b", 100), 8);
 }
 
 static void ask_has_a_stream_renewed_by_its_worker_in_its_last_minute(void **state)

@@ -111,13 +111,23 @@ static void assert_checks(struct tally *t, bool replaying)
 	assert_int_equal(checks[2].verdict, TALLY_NEW);
 }
 
+static void assert_partial(struct tally *t)
+{
+	assert_streams(t, 10);
+	assert_int_equal(usage.basis.owned, 2);
+	assert_int_equal(usage.basis.answered, 1);
+	assert_int_equal(usage.basis.partial, 1);
+	assert_false(usage.basis.complete);
+	assert_false(usage.basis.stale);
+	assert_in_range(usage.basis.counted_to_ms, host_wall_ms() - 60000, host_wall_ms());
+	assert_single_streams(t, true);
+	assert_checks(t, true);
+}
+
 static void client_reads_a_replay_as_far_as_it_has_come_with_partial_ok_only(void **state)
 {
 	(void)state;
 	struct tally *any;
-	struct tally_bucket bucket;
-	struct tally_tenant_limits limits;
-	size_t n;
 	assert_int_equal(tally_open(run.dir, TALLY_PARTIAL_OK, &any), 0);
 	for (int s = PART_PENDING; s < PART_STATES; s++) {
 		if (s == PART_READY)
@@ -127,19 +137,7 @@ static void client_reads_a_replay_as_far_as_it_has_come_with_partial_ok_only(voi
 		assert_streams(any, s == PART_REPLAYING ? 10 : 3);
 	}
 	run_publish(&run, 1, PART_REPLAYING, 7);
-	assert_streams(any, 10);
-	assert_int_equal(usage.basis.owned, 2);
-	assert_int_equal(usage.basis.answered, 1);
-	assert_int_equal(usage.basis.partial, 1);
-	assert_false(usage.basis.complete);
-	assert_false(usage.basis.stale);
-	assert_in_range(usage.basis.counted_to_ms, host_wall_ms() - 60000, host_wall_ms());
-	assert_single_streams(any, true);
-	assert_checks(any, true);
-	assert_int_equal(tally_buckets(any, "t", -1, &limits, &bucket, 1, &n), 0);
-	assert_int_equal(bucket.streams, 10);
-	assert_int_equal(limits.basis.answered, 1);
-	assert_int_equal(limits.basis.partial, 1);
+	assert_partial(any);
 	assert_streams(any, 10);
 	run_lease(&run, 1, -1);
 	assert_false(tally_still_valid(any));
@@ -149,7 +147,15 @@ static void client_reads_a_replay_as_far_as_it_has_come_with_partial_ok_only(voi
 	run_publish(&run, 0, PART_FREE, 3); /* nobody else: it answers alone */
 	assert_streams(any, 7);
 	assert_int_equal(usage.basis.answered, 0);
-	run_publish(&run, 0, PART_READY, 3);
+	tally_close(&any);
+}
+
+static void client_calls_a_replay_complete_when_it_is_ready_and_not_when_it_goes_on(void **state)
+{
+	(void)state;
+	struct tally *any;
+	assert_int_equal(tally_open(run.dir, TALLY_PARTIAL_OK, &any), 0);
+	run_publish(&run, 1, PART_REPLAYING, 7);
 	assert_streams(any, 10);
 	run_publish(&run, 1, PART_READY, 7);
 	assert_false(tally_still_valid(any)); /* it was read before its last records */
@@ -161,29 +167,38 @@ static void client_reads_a_replay_as_far_as_it_has_come_with_partial_ok_only(voi
 	assert_checks(any, false);
 	/* Back after a death, or an outage: what has come meanwhile is missing. */
 	run_publish(&run, 1, PART_REPLAYING, 7);
-	assert_streams(any, 10);
-	assert_int_equal(usage.basis.partial, 1);
-	assert_false(usage.basis.complete);
-	assert_false(usage.basis.stale);
-	assert_single_streams(any, true);
-	assert_checks(any, true);
-	/* Page by page, the one that is not read for a page says how far it is, too. */
+	assert_partial(any);
+	tally_close(&any);
+}
+
+static void client_says_of_each_answer_that_a_replay_is_in_it(void **state)
+{
+	(void)state;
+	struct tally_check check = {.hash = 4}; /* of the other partition */
+	struct tally_tenant_limits limits;
 	struct tally_cursor cursor = {0};
+	struct tally_part_usage part;
 	struct tally_stream page[2];
+	struct tally_bucket bucket;
 	struct tally_basis basis;
+	struct tally *any;
+	size_t n;
+	assert_int_equal(tally_open(run.dir, TALLY_PARTIAL_OK, &any), 0);
+	run_publish(&run, 1, PART_REPLAYING, 7);
+	assert_int_equal(tally_buckets(any, "t", -1, &limits, &bucket, 1, &n), 0);
+	assert_int_equal(bucket.streams, 10);
+	assert_int_equal(limits.basis.answered, 1);
+	assert_int_equal(limits.basis.partial, 1);
 	do {
 		assert_int_equal(tally_streams(any, "t", &cursor, page, 2, &n, &basis), 0);
 		assert_int_equal(basis.partial, 1);
-		assert_true(basis.counted_to_ms > 0);
+		assert_true(basis.counted_to_ms > 0); /* also of a page that has nothing of it */
 	} while (!cursor.done);
-	/* Who asks about nobody in it hears of it all the same. */
-	struct tally_check check = {.hash = 4};
 	assert_int_equal(tally_check(any, "t", &check, 1, &limits), 0);
 	assert_int_equal(check.verdict, TALLY_KNOWN);
 	assert_int_equal(limits.basis.answered, 1);
 	assert_int_equal(limits.basis.partial, 1);
 	assert_false(limits.basis.complete);
-	struct tally_part_usage part;
 	assert_int_equal(tally_partition_usage(any, 1, "t", &part), TALLY_ENOTREADY);
 	tally_close(&any);
 }
@@ -551,6 +566,8 @@ int main(void)
 		TEST(client_says_stale_when_tallyd_is_gone),
 		TEST(client_reads_what_is_not_published_with_stale_ok_only),
 		TEST(client_reads_a_replay_as_far_as_it_has_come_with_partial_ok_only),
+		TEST(client_calls_a_replay_complete_when_it_is_ready_and_not_when_it_goes_on),
+		TEST(client_says_of_each_answer_that_a_replay_is_in_it),
 		TEST(client_calls_no_stale_answer_complete_that_is_partial),
 		TEST(client_reads_again_when_the_word_changes_under_it),
 		TEST(client_gives_up_when_the_word_never_stands),

@@ -62,12 +62,14 @@ static int list(struct ctl *ctl, const char *tenant, uint64_t limit, struct list
 	struct tally_stream *page = calloc(PAGE, sizeof *page);
 	struct tally_cursor cursor = {0};
 	int err = page ? 0 : TALLY_ENOMEM;
+	bool whole = true; /* a whole list has whole pages only */
 	while (!err && !cursor.done && to->n < limit) {
 		size_t got, cap = limit - to->n < PAGE ? (size_t)(limit - to->n) : PAGE;
-		struct tally_basis basis;
+		struct tally_basis basis = {0};
 		err = tally_streams(ctl->tally, tenant, &cursor, page, cap, &got, &basis);
-		if (!to->n || !basis.complete || err) /* a whole list has whole pages only */
+		if (whole)
 			to->basis = basis;
+		whole = whole && basis.complete;
 		for (size_t i = 0; !err && i < got; i++) {
 			if (ctl->json)
 				add_json(to->array, &page[i]);
